@@ -1,0 +1,493 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bytes in and out of one socket. s->mtx is held throughout. */
+#include <errno.h>
+#include <string.h>
+
+#include "erlane_sock.h"
+
+/* Input buffer ----------------------------------------------------------- */
+
+void in_free(inbuf_t *in)
+{
+    if (in->used)
+        enif_release_binary(&in->bin);
+    in->used = false;
+    in->start = in->end = 0;
+}
+
+/* Room for n bytes after the end, at once for `reserve` bytes in all. */
+static bool in_room(inbuf_t *in, size_t n, size_t reserve)
+{
+    size_t have = in->end - in->start;
+    size_t cap = have + n > reserve ? have + n : reserve;
+    if (!in->used) {
+        if (!enif_alloc_binary(cap, &in->bin))
+            return false;
+        in->used = true;
+        return true;
+    }
+    if (in->bin.size - in->end >= n && in->bin.size - in->start >= reserve)
+        return true;
+    memmove(in->bin.data, in->bin.data + in->start, have);
+    in->start = 0;
+    in->end = have;
+    if (in->bin.size >= cap)
+        return true;
+    if (cap < 2 * in->bin.size && reserve <= have + n)
+        cap = 2 * in->bin.size; /* grows by doubling when the end is not known */
+    return enif_realloc_binary(&in->bin, cap);
+}
+
+bool in_append(inbuf_t *in, const void *p, size_t n, size_t reserve)
+{
+    if (n == 0)
+        return true;
+    if (!in_room(in, n, reserve))
+        return false;
+    memcpy(in->bin.data + in->end, p, n);
+    in->end += n;
+    return true;
+}
+
+bool in_push_front(inbuf_t *in, const void *p, size_t n)
+{
+    if (n == 0)
+        return true;
+    if (!in_room(in, n, 0))
+        return false;
+    memmove(in->bin.data + in->start + n, in->bin.data + in->start, in->end - in->start);
+    memcpy(in->bin.data + in->start, p, n);
+    in->end += n;
+    return true;
+}
+
+void in_drop(sock_t *s, size_t n)
+{
+    s->in.start += n;
+    s->version++;
+    if (s->in.start >= s->in.end)
+        in_free(&s->in);
+}
+
+/* Packets ---------------------------------------------------------------- */
+
+int64_t pkt_length(const sock_t *s, const unsigned char *p, size_t n, size_t *need)
+{
+    uint64_t max = (uint32_t)s->opt[OPT_PACKET_SIZE], h, body;
+    *need = 0;
+    switch (s->opt[OPT_PACKET]) {
+    case PB_RAW:
+        return (int64_t)n;
+    case PB_LINE: {
+        size_t limit = (size_t)s->opt[OPT_BUFFER];
+        const unsigned char *e = memchr(p, s->opt[OPT_LINE_DELIMITER], n);
+        if (e == NULL && max > 0 && n > max)
+            return -1;
+        if (e == NULL) /* a line longer than the buffer is cut */
+            return n >= limit ? (int64_t)limit : 0;
+        uint64_t len = (uint64_t)(e - p) + 1;
+        if (max > 0 && len > max)
+            return -1;
+        return (int64_t)(len > limit ? limit : len);
+    }
+    case PB_1:
+        h = 1;
+        break;
+    case PB_2:
+        h = 2;
+        break;
+    default:
+        h = 4;
+    }
+    if (n < h)
+        return 0;
+    body = h == 1   ? p[0]
+           : h == 2 ? (uint64_t)p[0] << 8 | p[1]
+                    : (uint64_t)p[0] << 24 | (uint64_t)p[1] << 16 | (uint64_t)p[2] << 8 | p[3];
+    if ((max > 0 && body > max) || body > MAX_RECV)
+        return -1;
+    *need = h + body;
+    return h + body <= n ? (int64_t)(h + body) : 0;
+}
+
+static size_t header_size(const sock_t *s)
+{
+    switch (s->opt[OPT_PACKET]) {
+    case PB_1:
+        return 1;
+    case PB_2:
+        return 2;
+    case PB_4:
+        return 4;
+    default:
+        return 0;
+    }
+}
+
+static void count_recv(sock_t *s, size_t len)
+{
+    double avg = s->recv_cnt ? (double)s->recv_oct / (double)s->recv_cnt : 0;
+    double off = (double)len - avg;
+    s->recv_cnt++;
+    s->recv_oct += len;
+    if (len > s->recv_max)
+        s->recv_max = len > UINT32_MAX ? UINT32_MAX : (uint32_t)len;
+    s->recv_dvi += ((off < 0 ? -off : off) - s->recv_dvi) / (double)s->recv_cnt;
+}
+
+/* The bytes of one packet as the options mode and header want them. */
+static ERL_NIF_TERM data_term(ErlNifEnv *env, const sock_t *s, const unsigned char *p, size_t n)
+{
+    if (s->opt[OPT_MODE] == 0)
+        return enif_make_string_len(env, (const char *)p, n, ERL_NIF_LATIN1);
+    size_t h = (size_t)s->opt[OPT_HEADER];
+    h = h > n ? n : h;
+    ERL_NIF_TERM t;
+    unsigned char *d = enif_make_new_binary(env, n - h, &t);
+    memcpy(d, p + h, n - h);
+    if (h == n && h > 0)
+        t = enif_make_list(env, 0);
+    while (h > 0)
+        t = enif_make_list_cell(env, enif_make_int(env, p[--h]), t);
+    return t;
+}
+
+static void after_delivery(ctx_t *c, sock_t *s)
+{
+    if (s->active == A_ONCE)
+        s->active = A_FALSE;
+    else if (s->active == A_COUNT && --s->count <= 0) {
+        s->active = A_FALSE;
+        s->count = 0;
+        ErlNifEnv *m = ctx_msg(c);
+        ctx_send(c, &s->owner, enif_make_tuple2(m, am.tcp_passive, sock_term(m, s)));
+    }
+}
+
+static void deliver(ctx_t *c, sock_t *s, const unsigned char *p, size_t n)
+{
+    size_t h = header_size(s);
+    ErlNifEnv *m = ctx_msg(c);
+    ERL_NIF_TERM sock = sock_term(m, s), data = data_term(m, s, p + h, n - h);
+    count_recv(s, n);
+    ctx_send(c, &s->owner,
+             s->opt[OPT_DELIVER] ? enif_make_tuple3(m, am.tcp, sock, data)
+                                 : enif_make_tuple2(m, sock, enif_make_tuple2(m, am.data, data)));
+    after_delivery(c, s);
+}
+
+/* A packet that Erlang code decoded: sent only if the socket is still active. */
+bool io_deliver_term(ctx_t *c, sock_t *s, ERL_NIF_TERM msg)
+{
+    if (s->active == A_FALSE || s->fd < 0)
+        return false;
+    ErlNifEnv *m = ctx_msg(c);
+    ctx_send(c, &s->owner, enif_make_copy(m, msg));
+    after_delivery(c, s);
+    return true;
+}
+
+/* Ends and errors -------------------------------------------------------- */
+
+static void tell_owner(ctx_t *c, sock_t *s, ERL_NIF_TERM tag, int err)
+{
+    ErlNifEnv *m = ctx_msg(c);
+    ERL_NIF_TERM sock = sock_term(m, s);
+    ctx_send(c, &s->owner,
+             err ? enif_make_tuple3(m, tag, sock, errno_term(m, err))
+                 : enif_make_tuple2(m, tag, sock));
+}
+
+/* err 0: the peer has closed its side. */
+static void read_end(ctx_t *c, sock_t *s, int err)
+{
+    if (err == ECONNRESET && !s->opt[OPT_SHOW_ECONNRESET])
+        err = 0;
+    bool active = s->active != A_FALSE;
+    if (active && err)
+        tell_owner(c, s, am.tcp_error, err);
+    if (active)
+        tell_owner(c, s, am.tcp_closed, 0);
+    in_free(&s->in);
+    s->version++;
+    s->readable = false;
+    sock_wake_senders(c, s, am.closed);
+    if (s->opt[OPT_EXIT_ON_CLOSE])
+        sock_close(c, s, am.normal);
+    else
+        s->rd_closed = true;
+}
+
+void io_error(ctx_t *c, sock_t *s, int err, bool send_side)
+{
+    if (send_side && err == EPIPE && !s->wr_shut)
+        err = ECONNRESET;
+    bool show = err == ECONNRESET && s->opt[OPT_SHOW_ECONNRESET];
+    if (!send_side) {
+        read_end(c, s, err);
+        return;
+    }
+    if (s->active != A_FALSE) {
+        if (show)
+            tell_owner(c, s, am.tcp_error, err);
+        tell_owner(c, s, am.tcp_closed, 0);
+    } else {
+        s->resetby = show; /* the next recv tells */
+    }
+    sock_close(c, s, am.normal);
+}
+
+/* Reading ---------------------------------------------------------------- */
+
+/* recv(2) with the rules of edge triggering; 0 is the end of file. */
+static ssize_t pull(ctx_t *c, sock_t *s, unsigned char *p, size_t n)
+{
+    s->readable = false; /* before the call: an edge from now on sets it again */
+    ssize_t r = sys_recv(s->fd, p, n);
+    count(c->lane, S_RECV, 1);
+    if (r == -EAGAIN || r == -EWOULDBLOCK) {
+        count(c->lane, S_EAGAIN, 1);
+        return -EAGAIN;
+    }
+    if (r > 0) {
+        count(c->lane, S_RECV_BYTES, (uint64_t)r);
+        s->readable = (size_t)r == n || s->hup || !s->registered;
+    }
+    return r;
+}
+
+/* Delivers whole packets of p[0, n) to the owner; the bytes taken, or -1 on a
+ * packet that is too long. *need as in pkt_length for what is left. */
+static int64_t deliver_packets(ctx_t *c, sock_t *s, const unsigned char *p, size_t n, size_t *need)
+{
+    size_t at = 0;
+    *need = 0;
+    while (s->active != A_FALSE && s->fd >= 0 && at < n) {
+        int64_t len = pkt_length(s, p + at, n - at, need);
+        if (len < 0)
+            return -1;
+        if (len == 0)
+            break;
+        deliver(c, s, p + at, (size_t)len);
+        at += (size_t)len;
+        *need = 0;
+    }
+    return (int64_t)at;
+}
+
+/* One buffer for an active socket; what packets remain incomplete is kept. */
+void io_active_read(ctx_t *c, sock_t *s, unsigned char *buf, ERL_NIF_TERM *decode)
+{
+    size_t need = 0;
+    bool erl = s->opt[OPT_PACKET] >= PB_ERLANG;
+    if (s->in.used && !erl) {
+        int64_t took = deliver_packets(c, s, s->in.bin.data + s->in.start,
+                                       s->in.end - s->in.start, &need);
+        if (took < 0) {
+            io_error(c, s, EMSGSIZE, false);
+            return;
+        }
+        if (took > 0)
+            in_drop(s, (size_t)took);
+        if (s->active == A_FALSE)
+            return;
+    }
+    if (s->rd_closed)
+        return;
+    ssize_t n = -EAGAIN;
+    size_t have = s->in.used ? s->in.end - s->in.start : 0;
+    bool direct = need > have && need - have >= READ_BUF / 2;
+    if (s->readable) {
+        if (direct && !in_room(&s->in, need - have, need))
+            n = -ENOMEM;
+        else if (direct)
+            n = pull(c, s, s->in.bin.data + s->in.end, need - have);
+        else
+            n = pull(c, s, buf, READ_BUF);
+    }
+    if (n == 0 || (n < 0 && n != -EAGAIN)) {
+        /* whole packets that Erlang has still to decode go out before the end */
+        if (erl && s->in.used && decode) {
+            s->readable = true;
+            *decode = enif_make_list_cell(c->env, enif_make_resource(c->env, s), *decode);
+            return;
+        }
+        read_end(c, s, (int)-n);
+        return;
+    }
+    if (n > 0 && direct) {
+        s->in.end += (size_t)n;
+        n = 0;
+        if (s->in.end - s->in.start < need)
+            return;
+    }
+    if (erl) {
+        if (n > 0 && !in_append(&s->in, buf, (size_t)n, 0))
+            io_error(c, s, ENOMEM, false);
+        else if (s->in.used && decode)
+            *decode = enif_make_list_cell(c->env, enif_make_resource(c->env, s), *decode);
+        return;
+    }
+    const unsigned char *p = buf;
+    size_t len = n > 0 ? (size_t)n : 0;
+    if (s->in.used) {
+        if (!in_append(&s->in, buf, len, need)) {
+            io_error(c, s, ENOMEM, false);
+            return;
+        }
+        p = s->in.bin.data + s->in.start;
+        len = s->in.end - s->in.start;
+    }
+    int64_t took = deliver_packets(c, s, p, len, &need);
+    if (took < 0)
+        io_error(c, s, EMSGSIZE, false);
+    else if (s->in.used && took > 0)
+        in_drop(s, (size_t)took);
+    else if (!s->in.used && s->fd >= 0 && !in_append(&s->in, p + took, len - (size_t)took, need))
+        io_error(c, s, ENOMEM, false);
+}
+
+/* For recv: 1 with *out = the data, 2 with *out = buffered bytes that Erlang
+ * must decode, 0 when nothing is there yet, else a negative errno (the socket
+ * has been closed if it had to be). len as in gen_tcp:recv/2. */
+int io_take(ErlNifEnv *env, sock_t *s, unsigned char *buf, size_t len, ERL_NIF_TERM *out, ctx_t *c)
+{
+    bool erl = s->opt[OPT_PACKET] >= PB_ERLANG;
+    bool raw = s->opt[OPT_PACKET] == PB_RAW;
+    for (;;) {
+        size_t have = s->in.used ? s->in.end - s->in.start : 0, need = len;
+        unsigned char *p = s->in.used ? s->in.bin.data + s->in.start : buf;
+        int64_t whole = 0;
+        if (have > 0 && raw)
+            whole = len == 0 ? (int64_t)have : have >= len ? (int64_t)len : 0;
+        else if (have > 0 && !erl)
+            whole = pkt_length(s, p, have, &need);
+        if (whole < 0) {
+            io_error(c, s, EMSGSIZE, false);
+            return -EMSGSIZE;
+        }
+        if (whole > 0) {
+            size_t h = header_size(s), w = (size_t)whole;
+            count_recv(s, w);
+            if (w == have && h == 0 && s->in.start == 0 && s->in.end == s->in.bin.size &&
+                s->opt[OPT_MODE] == 1 && s->opt[OPT_HEADER] == 0 && w > 64) {
+                s->in.used = false; /* the buffer itself becomes the binary */
+                s->in.start = s->in.end = 0;
+                s->version++;
+                *out = enif_make_binary(env, &s->in.bin);
+                return 1;
+            }
+            *out = data_term(env, s, p + h, w - h);
+            in_drop(s, w);
+            return 1;
+        }
+        if (s->rd_closed)
+            return -ENOTCONN;
+        if (!s->readable)
+            break;
+        size_t ask = READ_BUF;
+        bool direct = false;
+        if (raw && len > 0 && len - have < READ_BUF)
+            ask = len - have;
+        if (need > have && need - have >= READ_BUF) {
+            direct = true;
+            ask = need - have;
+            if (!in_room(&s->in, ask, need))
+                return -ENOMEM;
+        }
+        ssize_t n = pull(c, s, direct ? s->in.bin.data + s->in.end : buf, ask);
+        if (n == -EAGAIN)
+            break;
+        if (n <= 0) {
+            int err = n == 0 || (n == -ECONNRESET && !s->opt[OPT_SHOW_ECONNRESET]) ? ENOTCONN
+                                                                                    : (int)-n;
+            if (erl && s->in.used) { /* e.g. a last line without its end */
+                s->readable = true;
+            }
+            read_end(c, s, (int)-n);
+            return -err;
+        }
+        if (direct) {
+            s->in.end += (size_t)n;
+            continue;
+        }
+        if (raw && have == 0 && (len == 0 || (size_t)n == len)) {
+            count_recv(s, (size_t)n);
+            *out = data_term(env, s, buf, (size_t)n);
+            return 1;
+        }
+        if (!in_append(&s->in, buf, (size_t)n, need))
+            return -ENOMEM;
+        if (erl)
+            break;
+    }
+    if (erl && s->in.used) {
+        size_t n = s->in.end - s->in.start;
+        unsigned char *d = enif_make_new_binary(env, n, out);
+        memcpy(d, s->in.bin.data + s->in.start, n);
+        return 2;
+    }
+    return 0;
+}
+
+/* Writing ---------------------------------------------------------------- */
+
+/* The queue has got shorter, or is empty: who waits for that? */
+void io_after_queue(ctx_t *c, sock_t *s)
+{
+    if (s->waiters)
+        sock_wake_senders(c, s, am.ok);
+    if (s->pend_shut && sock_queued(s) == 0 && !s->sendfile) {
+        int how = s->pend_shut_rd ? SHUT_RDWR : SHUT_WR;
+        s->pend_shut = false;
+        if (sys_shutdown(s->fd, how) == 0)
+            s->wr_shut = true;
+    }
+}
+
+/* Writes from the queue until it is empty, the kernel is full, or one slice
+ * has gone; then the lane's next turn goes on. */
+void io_flush(ctx_t *c, sock_t *s)
+{
+    struct iovec iov[MAX_IOV];
+    size_t left = SEND_SLICE;
+    while (sock_queued(s) > 0) {
+        int n = 0;
+        SysIOVec *v = enif_ioq_peek(s->q, &n);
+        if (n > MAX_IOV)
+            n = MAX_IOV;
+        size_t asked = 0;
+        int k = 0;
+        for (; k < n && asked < left; k++) {
+            iov[k].iov_base = v[k].iov_base;
+            iov[k].iov_len = v[k].iov_len < left - asked ? v[k].iov_len : left - asked;
+            asked += iov[k].iov_len;
+        }
+        ssize_t r = sys_sendv(s->fd, iov, k);
+        count(c->lane, S_SEND, 1);
+        if (r == -EAGAIN || r == -EWOULDBLOCK) {
+            count(c->lane, S_EAGAIN, 1);
+            int e = sock_register(s); /* the edge of EPOLLOUT brings us back */
+            if (e < 0)
+                io_error(c, s, -e, true);
+            break;
+        }
+        if (r < 0) {
+            io_error(c, s, (int)-r, true);
+            return;
+        }
+        count(c->lane, S_SEND_BYTES, (uint64_t)r);
+        enif_ioq_deq(s->q, (size_t)r, NULL);
+        left -= (size_t)r;
+        if (left == 0) {
+            lane_push(c, s->lane, s);
+            break;
+        }
+    }
+    if (s->q && sock_queued(s) == 0) {
+        enif_ioq_destroy(s->q); /* exists only while blocked */
+        s->q = NULL;
+    }
+    if (s->fd >= 0)
+        io_after_queue(c, s);
+}
