@@ -159,7 +159,7 @@ static void after_delivery(ctx_t *c, sock_t *s)
     else if (s->active == A_COUNT && --s->count <= 0) {
         s->active = A_FALSE;
         s->count = 0;
-        ErlNifEnv *m = ctx_msg(c);
+        ErlNifEnv *m = c->env;
         ctx_send(c, &s->owner, enif_make_tuple2(m, am.tcp_passive, sock_term(m, s)));
     }
 }
@@ -167,7 +167,7 @@ static void after_delivery(ctx_t *c, sock_t *s)
 static void deliver(ctx_t *c, sock_t *s, const unsigned char *p, size_t n)
 {
     size_t h = header_size(s);
-    ErlNifEnv *m = ctx_msg(c);
+    ErlNifEnv *m = c->env;
     ERL_NIF_TERM sock = sock_term(m, s), data = data_term(m, s, p + h, n - h);
     count_recv(s, n);
     ctx_send(c, &s->owner,
@@ -181,8 +181,7 @@ bool io_deliver_term(ctx_t *c, sock_t *s, ERL_NIF_TERM msg)
 {
     if (s->active == A_FALSE || s->fd < 0)
         return false;
-    ErlNifEnv *m = ctx_msg(c);
-    ctx_send(c, &s->owner, enif_make_copy(m, msg));
+    ctx_send(c, &s->owner, msg);
     after_delivery(c, s);
     return true;
 }
@@ -191,7 +190,7 @@ bool io_deliver_term(ctx_t *c, sock_t *s, ERL_NIF_TERM msg)
 
 static void tell_owner(ctx_t *c, sock_t *s, ERL_NIF_TERM tag, int err)
 {
-    ErlNifEnv *m = ctx_msg(c);
+    ErlNifEnv *m = c->env;
     ERL_NIF_TERM sock = sock_term(m, s);
     ctx_send(c, &s->owner,
              err ? enif_make_tuple3(m, tag, sock, errno_term(m, err))

@@ -52,10 +52,8 @@ void lane_wake(ctx_t *c, lane_t *l)
     bool has = l->has_poller;
     ErlNifPid pid = l->poller;
     pthread_mutex_unlock(&l->pid_mtx);
-    if (has) {
-        ctx_msg(c);
+    if (has)
         ctx_send(c, &pid, am.wake);
-    }
 }
 
 /* Asks the lane's poller to look at s in its next turn. Any thread. */
@@ -225,7 +223,7 @@ ERL_NIF_TERM lane_turn(ErlNifEnv *env, lane_t *l)
 {
     unsigned char buf[READ_BUF];
     ERL_NIF_TERM decode = enif_make_list(env, 0);
-    ctx_t c = {.env = env, .msg = l->msg, .lane = l};
+    ctx_t c = {.env = env, .lane = l};
     int64_t t0 = sys_now_ns();
     int served = 0;
     my_lane = l->index;
@@ -301,8 +299,7 @@ lane_t *lane_open(ErlNifEnv *env, node_t *n, int index)
     pthread_mutex_init(&l->pid_mtx, NULL);
     l->wheel_s = sys_now_ms() / 1000;
     l->epfd = sys_epoll_create();
-    l->msg = enif_alloc_env();
-    if (l->epfd < 0 || l->msg == NULL) {
+    if (l->epfd < 0) {
         enif_release_resource(l);
         return NULL;
     }
@@ -314,8 +311,6 @@ void lane_dtor(ErlNifEnv *env, void *obj)
     lane_t *l = obj;
     (void)env;
     lane_drain_dead(l);
-    if (l->msg)
-        enif_free_env(l->msg);
     if (l->epfd >= 0 && !atomic_load(&l->stopped))
         sys_close(l->epfd); /* never handed to the VM */
     pthread_mutex_destroy(&l->list_mtx);

@@ -233,7 +233,7 @@ NIF(n_lane_close)
     if (atomic_load(&n->lanes[l->index]) == l)
         atomic_store(&n->lanes[l->index], NULL);
     pthread_mutex_unlock(&n->mtx);
-    ctx_t c = {.env = env, .msg = l->msg, .lane = l};
+    ctx_t c = {.env = env, .lane = l};
     l->ev_i = l->ev_n = 0;
     for (;;) {
         pthread_mutex_lock(&l->list_mtx);
@@ -365,7 +365,6 @@ static ERL_NIF_TERM wrap(ErlNifEnv *env, int fd, int family, int state, const so
         sys_close(fd);
     if (l)
         enif_release_resource(l);
-    ctx_done(&c);
     return t;
 }
 
@@ -556,11 +555,9 @@ NIF(n_accept)
     from.family = s->family;
     ERL_NIF_TERM active = active_term(env, s);
     pthread_mutex_unlock(&s->mtx);
-    ctx_done(&c);
     return enif_make_tuple2(env, active, wrap(env, fd, from.family, ST_CONNECTED, &from));
 out:
     pthread_mutex_unlock(&s->mtx);
-    ctx_done(&c);
     return t;
 }
 
@@ -580,7 +577,6 @@ NIF(n_cancel)
     else
         found = sock_unwait(&c, s, ticket);
     pthread_mutex_unlock(&s->mtx);
-    ctx_done(&c);
     return found ? am.ok : am.gone;
 }
 
@@ -657,7 +653,6 @@ NIF(n_join)
             lane_push(&c, s->lane, s);
     }
     pthread_mutex_unlock(&s->mtx);
-    ctx_done(&c);
     return result(env, r);
 }
 
@@ -852,7 +847,6 @@ NIF(n_send)
     }
 out:
     pthread_mutex_unlock(&s->mtx);
-    ctx_done(&c);
     return t;
 }
 
@@ -949,7 +943,6 @@ NIF(n_sendfile_step)
         sys_close(fd);
     if (file >= 0)
         sys_close(file);
-    ctx_done(&c);
     return t;
 }
 
@@ -973,7 +966,6 @@ NIF(n_sendfile_end)
             io_after_queue(&c, s);
     }
     pthread_mutex_unlock(&s->mtx);
-    ctx_done(&c);
     return am.ok;
 }
 
@@ -1032,7 +1024,6 @@ NIF(n_recv)
         }
     }
     pthread_mutex_unlock(&s->mtx);
-    ctx_done(&c);
     return t;
 }
 
@@ -1083,7 +1074,6 @@ NIF(n_take)
         t = ok(env, enif_make_uint(env, s->version));
     }
     pthread_mutex_unlock(&s->mtx);
-    ctx_done(&c);
     return t;
 }
 
@@ -1101,7 +1091,6 @@ NIF(n_fail)
         io_error(&c, s, argv[1] == am.ready ? 0 : EMSGSIZE, false);
     }
     pthread_mutex_unlock(&s->mtx);
-    ctx_done(&c);
     return am.ok;
 }
 
@@ -1127,7 +1116,6 @@ NIF(n_unrecv)
             sock_notify_reader(&c, s, am.ready);
     }
     pthread_mutex_unlock(&s->mtx);
-    ctx_done(&c);
     return t;
 }
 
@@ -1162,7 +1150,7 @@ NIF(n_set_active)
         s->count = (int16_t)(sum > 0 ? sum : 0);
         if (sum <= 0) {
             s->active = A_FALSE;
-            ErlNifEnv *m = ctx_msg(&c);
+            ErlNifEnv *m = env;
             if (s->owned)
                 ctx_send(&c, &s->owner, enif_make_tuple2(m, am.tcp_passive, sock_term(m, s)));
         }
@@ -1192,7 +1180,6 @@ NIF(n_set_active)
         t = am.follow;
 out:
     pthread_mutex_unlock(&s->mtx);
-    ctx_done(&c);
     return t;
 }
 
@@ -1224,7 +1211,6 @@ NIF(n_close)
         sock_close(&c, s, am.normal);
     }
     pthread_mutex_unlock(&s->mtx);
-    ctx_done(&c);
     return t;
 }
 
@@ -1242,7 +1228,6 @@ NIF(n_close_now)
         sock_close(&c, s, am.normal);
     }
     pthread_mutex_unlock(&s->mtx);
-    ctx_done(&c);
     return am.ok;
 }
 
@@ -1514,7 +1499,6 @@ NIF(n_own)
         s->foreign = 0;
     }
     pthread_mutex_unlock(&s->mtx);
-    ctx_done(&c);
     return t;
 }
 
@@ -1631,7 +1615,6 @@ NIF(n_relay)
     pthread_mutex_unlock(&s[0]->mtx);
     if (r)
         enif_release_resource(r);
-    ctx_done(&c);
     return t;
 }
 
@@ -1661,7 +1644,6 @@ NIF(n_relay_stop)
         BADARG;
     ctx_t c = ctx(env);
     relay_ask_stop(&c, r, how);
-    ctx_done(&c);
     return am.ok;
 }
 

@@ -98,7 +98,7 @@ static void finish(ctx_t *c, relay_t *r, ERL_NIF_TERM reason, bool reset)
     pthread_mutex_lock(&r->mtx);
     r->s[0] = r->s[1] = NULL;
     pthread_mutex_unlock(&r->mtx);
-    ErlNifEnv *m = ctx_msg(c);
+    ErlNifEnv *m = c->env;
     ERL_NIF_TERM keys[4] = {am.reason, am.to_b, am.to_a, am.ms};
     ERL_NIF_TERM vals[4] = {enif_make_copy(m, reason),
                             enif_make_uint64(m, atomic_load(&r->bytes[0])),
@@ -331,5 +331,4 @@ void relay_down(ErlNifEnv *env, void *obj, ErlNifPid *pid, ErlNifMonitor *mon)
     ctx_t c = {.env = env};
     (void)pid, (void)mon;
     relay_ask_stop(&c, obj, 1);
-    ctx_done(&c);
 }

@@ -7,24 +7,11 @@
 
 #include "erlane_sock.h"
 
-ErlNifEnv *ctx_msg(ctx_t *c)
-{
-    if (c->msg == NULL)
-        c->msg = enif_alloc_env();
-    return c->msg;
-}
-
+/* Copied straight into the receiver's message: one allocation less than with a
+ * message environment. What the poller's heap keeps is its next collection's. */
 void ctx_send(ctx_t *c, const ErlNifPid *to, ERL_NIF_TERM msg)
 {
-    enif_send(c->env, to, c->msg, msg);
-    enif_clear_env(c->msg);
-}
-
-/* Frees a message environment that is not the lane's own. */
-void ctx_done(ctx_t *c)
-{
-    if (c->msg && !(c->lane && c->msg == c->lane->msg))
-        enif_free_env(c->msg);
+    enif_send(c->env, to, NULL, msg);
 }
 
 ERL_NIF_TERM sock_term(ErlNifEnv *env, sock_t *s)
@@ -34,7 +21,7 @@ ERL_NIF_TERM sock_term(ErlNifEnv *env, sock_t *s)
 
 void send_async(ctx_t *c, sock_t *s, const ErlNifPid *to, uint64_t ticket, ERL_NIF_TERM what)
 {
-    ErlNifEnv *m = ctx_msg(c);
+    ErlNifEnv *m = c->env;
     ctx_send(c, to,
              enif_make_tuple4(m, am.async, enif_make_resource(m, s), enif_make_uint64(m, ticket),
                               what));
@@ -194,7 +181,7 @@ static void tell_watcher(ctx_t *c, sock_t *s, ERL_NIF_TERM why)
     ErlNifPid server;
     if (!s->watched || !enif_whereis_pid(c->env, enif_make_atom(c->env, "erlane_monitor"), &server))
         return;
-    ErlNifEnv *m = ctx_msg(c);
+    ErlNifEnv *m = c->env;
     ctx_send(c, &server,
              enif_make_tuple3(m, enif_make_atom(m, "socket_closed"), enif_make_resource(m, s),
                               why));
@@ -268,7 +255,7 @@ static void owner_died(ctx_t *c, sock_t *s)
     ErlNifPid poller = l->poller;
     pthread_mutex_unlock(&l->pid_mtx);
     if (has) {
-        ErlNifEnv *m = ctx_msg(c);
+        ErlNifEnv *m = c->env;
         ctx_send(c, &poller, enif_make_tuple2(m, am.orphan, sock_term(m, s)));
     } else {
         sock_close(c, s, am.normal);
@@ -295,5 +282,4 @@ void sock_down(ErlNifEnv *env, void *obj, ErlNifPid *pid, ErlNifMonitor *mon)
             }
     }
     pthread_mutex_unlock(&s->mtx);
-    ctx_done(&c);
 }

@@ -157,7 +157,6 @@ struct lane {
     ErlNifPid poller;
     bool has_poller;
     atomic_bool stopped;
-    ErlNifEnv *msg; /* the poller's message environment */
     int ev_i, ev_n;
     struct epoll_event evs[MAX_EVENTS];
     int64_t now_ms;
@@ -211,7 +210,6 @@ extern struct atoms am;
 /* Who calls: the environment for enif_send, and the lane whose counters to use. */
 typedef struct {
     ErlNifEnv *env; /* calling process or callback */
-    ErlNifEnv *msg; /* message environment or NULL: allocate when needed */
     lane_t *lane;   /* lane of this thread or NULL */
 } ctx_t;
 
@@ -241,9 +239,7 @@ void sock_room(ctx_t *c, sock_t *s);
 size_t sock_queued(const sock_t *s);
 ERL_NIF_TERM sock_term(ErlNifEnv *env, sock_t *s);
 void send_async(ctx_t *c, sock_t *s, const ErlNifPid *to, uint64_t ticket, ERL_NIF_TERM what);
-ErlNifEnv *ctx_msg(ctx_t *c);
 void ctx_send(ctx_t *c, const ErlNifPid *to, ERL_NIF_TERM msg);
-void ctx_done(ctx_t *c);
 
 /* erlane_io.c: bytes in and out. s->mtx held. */
 ERL_NIF_TERM errno_term(ErlNifEnv *env, int err);

@@ -19,7 +19,7 @@
 start_link(Index) ->
     Starter = self(),
     Tag = make_ref(),
-    Pid = spawn_opt(fun() -> init(Starter, Tag, Index) end, [link, {scheduler, Index}]),
+    Pid = spawn_opt(fun() -> init(Starter, Tag, Index) end, [link, {scheduler, Index}, {min_heap_size, 16384}]),
     receive
         {Tag, Answer} ->
             Answer;
