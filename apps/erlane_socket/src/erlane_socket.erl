@@ -52,7 +52,7 @@ lane() ->
 stats() ->
     [maps:put(lane, I, with_mean(maps:from_list(lists:zip(?STATS, Values))))
      || I <- lists:seq(1, erlang:system_info(schedulers)),
-        (Values = erlane_nif:lane_stats(I)) =/= undefined].
+        Values <- [erlane_nif:lane_stats(I)], Values =/= undefined].
 
 with_mean(#{events := Events, waits := Waits, empty_turns := _} = Stats) ->
     Busy = max(1, Waits),
@@ -68,7 +68,7 @@ sockets() ->
 i() ->
     Rows = [["Lane", "Fd", "Owner", "Recv", "Sent", "Queued", "Local", "Foreign", "State",
              "Packet"]
-            | [Row || Socket <- sockets(), (Row = row(Socket)) =/= []]],
+            | [Row || Socket <- sockets(), Row <- [row(Socket)], Row =/= []]],
     Widths = [lists:max([length(C) || C <- Column]) || Column <- columns(Rows)],
     lists:foreach(fun(Row) ->
                           Cells = [string:pad(C, W) || {C, W} <- lists:zip(Row, Widths)],
@@ -84,13 +84,16 @@ row({_, _, Ref} = Socket) ->
           erlane_nif:getopt(Ref, ?OPT_FD), erlane_tcp:which_packet_type(Socket)} of
         {#{owner := Owner, counters := #{recv_oct := Recv, send_oct := Sent, send_pend := Queued},
            rstates := [State | _]}, {ok, Lane}, {ok, Fd}, {ok, Packet}} ->
-            [integer_to_list(Lane), integer_to_list(Fd), lists:flatten(io_lib:format("~p", [Owner])),
+            [integer_to_list(Lane), integer_to_list(Fd), pid_text(Owner),
              integer_to_list(Recv), integer_to_list(Sent), integer_to_list(Queued),
              name(erlane_tcp:sockname(Socket)), name(erlane_tcp:peername(Socket)),
              atom_to_list(State), atom_to_list(Packet)];
         _ ->
             []
     end.
+
+pid_text(undefined) -> "*";
+pid_text(Pid) -> pid_to_list(Pid).
 
 name({ok, {local, Path}}) -> binary_to_list(Path);
 name({ok, {Ip, Port}}) -> inet:ntoa(Ip) ++ ":" ++ integer_to_list(Port);

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Receiving and active mode. */
+#include <errno.h>
+#include <string.h>
+
+#include "erlane_glue.h"
+
+/* Receiving -------------------------------------------------------------- */
+
+/* recv(Ref, Length, 0 | Ticket) -> {ok, Data} | {decode, Bin, Version, Type,
+ * HttpHeader} | {wait, Ticket} | {error, _} */
+NIF(n_recv)
+{
+    unsigned char buf[READ_BUF];
+    sock_t *s;
+    ErlNifUInt64 len, ticket;
+    ErlNifPid self;
+    if (argc != 3 || !get_sock(env, argv[0], &s) || !enif_get_uint64(env, argv[1], &len) ||
+        !enif_get_uint64(env, argv[2], &ticket) || !get_pid(env, &self))
+        BADARG;
+    ctx_t c = ctx(env);
+    ERL_NIF_TERM t, data;
+    pthread_mutex_lock(&s->mtx);
+    if (s->state == ST_CLOSED) {
+        t = error(env, s->resetby ? errno_term(env, ECONNRESET) : am.closed);
+        s->resetby = false;
+    } else if (s->state != ST_CONNECTED) {
+        t = error(env, am.enotconn);
+    } else if (s->active != A_FALSE || s->relay || (s->opt[OPT_PACKET] != PB_RAW && len > 0)) {
+        t = error(env, am.einval);
+    } else if (len > MAX_RECV) {
+        t = error(env, am.enomem);
+    } else if (s->reader_ticket && s->reader_ticket != ticket &&
+               enif_is_process_alive(env, &s->reader)) {
+        t = error(env, am.ealready);
+    } else {
+        int r = io_take(env, s, buf, (size_t)len, &data, &c);
+        int reg = r == 0 || r == 2 ? sock_register(s) : 0;
+        if (r == 1) {
+            s->reader_ticket = 0;
+            t = ok(env, data);
+        } else if (r < 0) {
+            if (s->fd >= 0)
+                s->reader_ticket = 0;
+            t = r == -ENOTCONN ? error(env, am.closed) : posix(env, r);
+        } else if (reg < 0) {
+            t = posix(env, reg);
+        } else {
+            if (ticket == 0 || s->reader_ticket != ticket)
+                ticket = ++s->ticket;
+            s->reader = self;
+            s->reader_ticket = ticket;
+            if (r == 2)
+                t = enif_make_tuple6(env, am.decode, enif_make_uint64(env, ticket), data,
+                                     enif_make_uint(env, s->version),
+                                     enif_make_int(env, s->opt[OPT_PACKET]),
+                                     s->http_hdr ? am.true_ : am.false_);
+            else
+                t = enif_make_tuple2(env, am.wait, enif_make_uint64(env, ticket));
+        }
+    }
+    pthread_mutex_unlock(&s->mtx);
+    return t;
+}
+
+/* peek(Ref) -> {Bin, Version, Type, HttpHeader} | none: for the poller. */
+NIF(n_peek)
+{
+    sock_t *s;
+    ERL_NIF_TERM t = am.gone;
+    if (argc != 1 || !get_sock(env, argv[0], &s))
+        BADARG;
+    pthread_mutex_lock(&s->mtx);
+    if (s->fd >= 0 && s->in.used && s->active != A_FALSE) {
+        size_t n = s->in.end - s->in.start;
+        ERL_NIF_TERM b;
+        memcpy(enif_make_new_binary(env, n, &b), s->in.bin.data + s->in.start, n);
+        t = enif_make_tuple4(env, b, enif_make_uint(env, s->version),
+                             enif_make_int(env, s->opt[OPT_PACKET]),
+                             s->http_hdr ? am.true_ : am.false_);
+    }
+    pthread_mutex_unlock(&s->mtx);
+    return t;
+}
+
+/* take(Ref, Version, N, HttpHeader, Msg | none) -> {ok, Version} | gone: N
+ * decoded bytes leave the buffer if nobody took bytes since Version; Msg goes
+ * to the owner, and then the socket must be active. */
+NIF(n_take)
+{
+    sock_t *s;
+    unsigned version, n;
+    if (argc != 5 || !get_sock(env, argv[0], &s) || !enif_get_uint(env, argv[1], &version) ||
+        !enif_get_uint(env, argv[2], &n))
+        BADARG;
+    ctx_t c = ctx(env);
+    ERL_NIF_TERM t = am.gone;
+    pthread_mutex_lock(&s->mtx);
+    if (s->fd >= 0 && s->version == version && s->in.used && n > 0 &&
+        n <= s->in.end - s->in.start &&
+        (argv[4] == am.nil || io_deliver_term(&c, s, argv[4]))) {
+        s->recv_cnt++;
+        s->recv_oct += n;
+        if (n > s->recv_max)
+            s->recv_max = n;
+        s->http_hdr = argv[3] == am.true_;
+        in_drop(s, n);
+        if (argv[4] == am.nil)
+            s->reader_ticket = 0;
+        t = ok(env, enif_make_uint(env, s->version));
+    }
+    pthread_mutex_unlock(&s->mtx);
+    return t;
+}
+
+/* fail(Ref, emsgsize | eof): a packet that is too long, or (eof) the read that
+ * was put off until the last packets had been decoded. */
+NIF(n_fail)
+{
+    sock_t *s;
+    if (argc != 2 || !get_sock(env, argv[0], &s))
+        BADARG;
+    ctx_t c = ctx(env);
+    pthread_mutex_lock(&s->mtx);
+    if (s->state == ST_CONNECTED) {
+        s->reader_ticket = 0;
+        io_error(&c, s, argv[1] == am.ready ? 0 : EMSGSIZE, false);
+    }
+    pthread_mutex_unlock(&s->mtx);
+    return am.ok;
+}
+
+NIF(n_unrecv)
+{
+    sock_t *s;
+    ErlNifBinary b;
+    if (argc != 2 || !get_sock(env, argv[0], &s) ||
+        !enif_inspect_iolist_as_binary(env, argv[1], &b))
+        BADARG;
+    ctx_t c = ctx(env);
+    ERL_NIF_TERM t = am.ok;
+    pthread_mutex_lock(&s->mtx);
+    if (s->state != ST_CONNECTED || s->relay)
+        t = error(env, s->state == ST_CLOSED ? am.closed : am.enotconn);
+    else if (!in_push_front(&s->in, b.data, b.size))
+        t = error(env, am.enomem);
+    else {
+        s->version++;
+        if (s->active != A_FALSE)
+            lane_push(&c, s->lane, s);
+        else
+            sock_notify_reader(&c, s, am.ready);
+    }
+    pthread_mutex_unlock(&s->mtx);
+    return t;
+}
+
+/* active(Ref, true | false | once | N) -> ok | fetch | follow |
+ * {error, einval}. fetch: a packet was sent to the caller by itself; it must
+ * take its messages in before others send more. */
+NIF(n_set_active)
+{
+    unsigned char buf[READ_BUF];
+    sock_t *s;
+    int n = 0;
+    ErlNifPid self;
+    if (argc != 2 || !get_sock(env, argv[0], &s) || !get_pid(env, &self))
+        BADARG;
+    int to = argv[1] == am.true_    ? A_TRUE
+             : argv[1] == am.false_ ? A_FALSE
+             : argv[1] == am.once   ? A_ONCE
+                                    : A_COUNT;
+    if (to == A_COUNT && !enif_get_int(env, argv[1], &n))
+        BADARG;
+    ctx_t c = ctx(env);
+    ERL_NIF_TERM t = am.ok;
+    pthread_mutex_lock(&s->mtx);
+    int sum = (s->active == A_COUNT ? s->count : 0) + n;
+    if (s->state == ST_CLOSED || s->relay || sum > INT16_MAX || sum < INT16_MIN) {
+        t = error(env, am.einval);
+        goto out;
+    }
+    s->active = (uint8_t)to;
+    s->count = 0;
+    if (to == A_COUNT) {
+        s->count = (int16_t)(sum > 0 ? sum : 0);
+        if (sum <= 0) {
+            s->active = A_FALSE;
+            ErlNifEnv *m = env;
+            if (s->owned)
+                ctx_send(&c, &s->owner, enif_make_tuple2(m, am.tcp_passive, sock_term(m, s)));
+        }
+    }
+    if (s->active == A_FALSE || s->state != ST_CONNECTED || s->rd_closed || s->moving)
+        goto out;
+    if (!s->registered) {
+        /* A fresh socket: its first bytes are often here already, and then
+         * the poll set need not hear of it. Nothing was sent before, so a
+         * packet from this process cannot overtake one from the lane. */
+        bool own = s->owned && enif_compare_pids(&self, &s->owner) == 0;
+        if (own && s->active == A_ONCE && s->opt[OPT_PACKET] < PB_ERLANG) {
+            io_active_read(&c, s, buf, NULL);
+            t = am.ready;
+        }
+        if (s->fd >= 0 && s->active != A_FALSE) {
+            int r = sock_register(s);
+            if (r < 0)
+                io_error(&c, s, -r, false);
+            else if (s->in.used)
+                lane_push(&c, s->lane, s);
+        }
+    } else if (s->readable || s->in.used) {
+        lane_push(&c, s->lane, s);
+    }
+    if (t == am.ok && wants_to_follow(env, s, c.lane))
+        t = am.follow;
+out:
+    pthread_mutex_unlock(&s->mtx);
+    return t;
+}
