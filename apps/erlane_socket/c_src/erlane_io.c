@@ -140,12 +140,11 @@ static ERL_NIF_TERM data_term(ErlNifEnv *env, const sock_t *s, const unsigned ch
 {
     if (s->opt[OPT_MODE] == 0)
         return enif_make_string_len(env, (const char *)p, n, ERL_NIF_LATIN1);
-    size_t h = (size_t)s->opt[OPT_HEADER];
-    h = h > n ? n : h;
+    size_t want = (uint32_t)s->opt[OPT_HEADER], h = want > n ? n : want;
     ERL_NIF_TERM t;
     unsigned char *d = enif_make_new_binary(env, n - h, &t);
     memcpy(d, p + h, n - h);
-    if (h == n && h > 0)
+    if (want > n) /* a whole header ends in a binary, even an empty one */
         t = enif_make_list(env, 0);
     while (h > 0)
         t = enif_make_list_cell(env, enif_make_int(env, p[--h]), t);
@@ -203,6 +202,7 @@ static void read_end(ctx_t *c, sock_t *s, int err)
     if (err == ECONNRESET && !s->opt[OPT_SHOW_ECONNRESET])
         err = 0;
     bool active = s->active != A_FALSE;
+    s->gone_send = s->peer_closed = !active;
     if (active && err)
         tell_owner(c, s, am.tcp_error, err);
     if (active)
@@ -232,6 +232,7 @@ void io_error(ctx_t *c, sock_t *s, int err, bool send_side)
         tell_owner(c, s, am.tcp_closed, 0);
     } else {
         s->resetby = show; /* the next recv tells */
+        s->peer_closed = s->gone_recv = true;
     }
     sock_close(c, s, am.normal);
 }

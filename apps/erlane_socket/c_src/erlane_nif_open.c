@@ -235,6 +235,7 @@ NIF(n_accept)
     count(c.lane, S_ACCEPTED, 1);
     memcpy(from.opt, s->opt, sizeof from.opt);
     from.linger0 = s->linger0;
+    from.priority = s->priority;
     from.family = s->family;
     ERL_NIF_TERM active = active_term(env, s);
     pthread_mutex_unlock(&s->mtx);

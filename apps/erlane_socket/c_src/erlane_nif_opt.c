@@ -32,6 +32,7 @@ NIF(n_close)
         }
     } else {
         sock_close(&c, s, am.normal);
+        s->peer_closed = s->resetby = false;
     }
     pthread_mutex_unlock(&s->mtx);
     return t;
@@ -100,6 +101,8 @@ NIF(n_setsockopt)
     if (s == NULL)
         BADARG;
     int r = s->fd < 0 ? -EINVAL : sys_setsockopt(s->fd, level, name, b.data, b.size);
+    if (r == 0 && level == SOL_SOCKET && name == SO_PRIORITY && b.size == sizeof s->priority)
+        memcpy(&s->priority, b.data, b.size);
     pthread_mutex_unlock(&s->mtx);
     return result(env, r);
 }

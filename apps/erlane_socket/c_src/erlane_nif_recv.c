@@ -22,8 +22,10 @@ NIF(n_recv)
     ERL_NIF_TERM t, data;
     pthread_mutex_lock(&s->mtx);
     if (s->state == ST_CLOSED) {
-        t = error(env, s->resetby ? errno_term(env, ECONNRESET) : am.closed);
-        s->resetby = false;
+        t = error(env, s->resetby                           ? errno_term(env, ECONNRESET)
+                       : s->peer_closed && !s->gone_recv ? am.enotconn
+                                                         : am.closed);
+        s->resetby = s->gone_recv = false;
     } else if (s->state != ST_CONNECTED) {
         t = error(env, am.enotconn);
     } else if (s->active != A_FALSE || s->relay || (s->opt[OPT_PACKET] != PB_RAW && len > 0)) {

@@ -131,10 +131,12 @@ NIF(n_send)
     pthread_mutex_lock(&s->mtx);
     int hn = put_header(s, len, h);
     if (s->state != ST_CONNECTED || s->relay || hn < 0) {
-        t = error(env, s->state == ST_CLOSED ? am.closed
-                       : hn < 0             ? errno_term(env, EMSGSIZE)
-                       : s->relay           ? am.einval
-                                            : am.enotconn);
+        bool told = s->peer_closed && !s->gone_send;
+        t = error(env, s->state == ST_CLOSED && !told ? am.closed
+                       : hn < 0                       ? errno_term(env, EMSGSIZE)
+                       : s->relay                     ? am.einval
+                                                      : am.enotconn);
+        s->gone_send = false;
         goto out;
     }
     if (s->pend_shut) {

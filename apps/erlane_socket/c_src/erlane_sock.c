@@ -67,6 +67,9 @@ void sock_inherit(sock_t *s, const sock_t *from)
 {
     memcpy(s->opt, from->opt, sizeof s->opt);
     s->linger0 = from->linger0;
+    s->priority = from->priority;
+    if (s->priority)
+        (void)sys_setsockopt(s->fd, SOL_SOCKET, SO_PRIORITY, &s->priority, sizeof s->priority);
 }
 
 /* 0, or > 0 when the process is dead already. */

@@ -97,6 +97,9 @@ typedef struct sock {
     bool watched : 1;  /* somebody monitors this socket: tell at close */
     bool owned : 1;
     bool resetby : 1; /* the peer reset us, show_econnreset not yet told */
+    /* Closed by the peer while passive: as with inet, the next recv or send
+     * that has not been told says closed, later ones enotconn. */
+    bool peer_closed : 1, gone_recv : 1, gone_send : 1;
     bool monitored : 1;
     bool linger0 : 1;
     bool sendfile : 1;
@@ -111,6 +114,7 @@ typedef struct sock {
     int64_t moved_ms;
     ErlNifPid owner;
     ErlNifMonitor mon;
+    int priority; /* SO_PRIORITY as set: the one option accept4 does not inherit */
     int32_t opt[OPT_STORED];
     inbuf_t in;
     uint32_t version; /* changes whenever bytes leave the front of `in` */

@@ -72,7 +72,7 @@ decode(Ref, Type, Header, Bin) ->
                _ -> [{packet_size, Max}]
            end,
     case erlang:decode_packet(decoder(Type, Header), Bin, Opts) of
-        {ok, Packet, Rest} -> {ok, form(Ref, Type, Packet), Rest, header_next(Type, Packet)};
+        {ok, Packet, Rest} -> {ok, form(Ref, Type, Packet), Rest, header_next(Type, Header, Packet)};
         {more, _} when ?IS_HTTP(Type), byte_size(Bin) >= Buffer, byte_size(Bin) >= Max -> error;
         {more, Size} when is_integer(Size), Size > 16#4000000 -> error;
         {more, _} -> more;
@@ -90,9 +90,9 @@ decoder(?PB_HTTP, true) -> httph;
 decoder(?PB_HTTP_BIN, true) -> httph_bin;
 decoder(Type, _) -> name(Type).
 
-header_next(Type, http_eoh) when Type =:= ?PB_HTTP; Type =:= ?PB_HTTP_BIN -> false;
-header_next(_, {http_error, _}) -> false;
-header_next(_, _) -> true.
+header_next(Type, _, http_eoh) when Type =:= ?PB_HTTP; Type =:= ?PB_HTTP_BIN -> false;
+header_next(_, Header, {http_error, _}) -> Header;
+header_next(_, _, _) -> true.
 
 %% http packets are terms, whatever mode says.
 form(_Ref, Type, Packet) when ?IS_HTTP(Type) ->
@@ -105,7 +105,7 @@ form(Ref, _Type, Packet) ->
     if
         Mode =:= 0 -> binary_to_list(Packet);
         Size =:= 0 -> Packet;
-        Size >= byte_size(Packet) -> binary_to_list(Packet);
+        Size > byte_size(Packet) -> binary_to_list(Packet);
         true ->
             {Head, Tail} = split_binary(Packet, Size),
             binary_to_list(Head) ++ Tail

@@ -18,6 +18,7 @@
 
 -export_type([socket/0]).
 
+-include_lib("kernel/include/file.hrl").
 -include("erlane_nif.hrl").
 
 -type socket() :: {'$inet', ?MODULE, reference()}.
@@ -66,7 +67,7 @@ connect(Address, Port, Opts, Timeout) ->
 
 %% @private
 -spec connect(term(), term(), [term()], timeout(), inet | inet6) -> {ok, socket()} | error().
-connect({local, _} = Address, _Port, Opts, Timeout, _Family) ->
+connect({local, _} = Address, 0, Opts, Timeout, _Family) ->
     connect_to(Address, local, Opts, Timeout);
 connect(Address, Port, Opts, Timeout, _Family)
   when is_integer(Port), Port >= 0, Port =< 65535, tuple_size(Address) =:= 4 ->
@@ -356,7 +357,7 @@ left(Deadline) -> max(0, min(16#ffffffff, Deadline - erlang:monotonic_time(milli
 sendfile(?SOCK(Ref), File, Offset, Bytes)
   when is_integer(Offset), Offset >= 0, Offset =< ?MAX_SENDFILE,
        is_integer(Bytes), Bytes >= 0, Bytes =< ?MAX_SENDFILE ->
-    try prim_file:get_handle(File) of
+    case file_handle(File) of
         <<Fd:32/native>> ->
             case erlane_nif:sendfile_begin(Ref, Fd) of
                 ok ->
@@ -367,13 +368,15 @@ sendfile(?SOCK(Ref), File, Offset, Bytes)
                 Error ->
                     Error
             end;
-        _ ->
-            {error, enotsup}
-    catch
-        _:_ -> {error, enotsup}
+        {error, _} = Error ->
+            Error
     end;
 sendfile(_Socket, _File, _Offset, _Bytes) ->
     {error, einval}.
+
+%% Only a raw file has a descriptor; for others file:sendfile reads and sends.
+file_handle(#file_descriptor{module = prim_file} = File) -> prim_file:get_handle(File);
+file_handle(_) -> {error, enotsup}.
 
 sendfile_loop(_Ref, _Offset, Max, Sent) when Sent >= Max ->
     {ok, Sent};
