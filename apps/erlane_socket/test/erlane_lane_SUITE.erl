@@ -1,0 +1,158 @@
+%% SPDX-License-Identifier: Apache-2.0
+%% @doc erlane only: sockets against lanes and schedulers that come, go and change. Each
+%% case runs in a VM of its own, so that a crash is a failed case.
+-module(erlane_lane_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-export([all/0, suite/0, end_per_testcase/2]).
+-export([lane_killed/1, schedulers_online/1, bound_owner/1, follows_owner/1]).
+-export([kill_lanes/0, online/0, bound/0, follow/0]).
+
+-import(erlane_ct, [async/1, await/2, wait_until/1, traffic/1, moving/0, finish/1]).
+
+suite() -> [{timetrap, {minutes, 2}}].
+
+all() -> [lane_killed, schedulers_online, bound_owner, follows_owner].
+
+end_per_testcase(_Case, _Config) -> erlane_ct:cleanup().
+
+pair() -> erlane_ct:pair([{backend, erlane}]).
+
+%% A killed poller is started anew and adopts its poll set; connections live.
+lane_killed(_Config) ->
+    ok = erlane_ct:in_peer(?MODULE, kill_lanes, []).
+
+lane_pids() ->
+    [Pid || {{erlane_lane, _}, Pid, _, _} <- supervisor:which_children(erlane_socket_sup),
+        is_pid(Pid)].
+
+kill_lanes() ->
+    Jobs = traffic(10),
+    [
+        begin
+            ok = moving(),
+            Old = lane_pids(),
+            _ = [exit(Pid, kill) || Pid <- Old],
+            wait_until(fun() ->
+                New = lane_pids(),
+                length(New) =:= length(Old) andalso New -- Old =:= New
+            end)
+        end
+     || _ <- [1, 2, 3]
+    ],
+    ok = moving(),
+    finish(Jobs).
+
+%% Schedulers go offline and come back while all lanes have work.
+schedulers_online(_Config) ->
+    ok = erlane_ct:in_peer(?MODULE, online, []).
+
+online() ->
+    Jobs = traffic(20),
+    [
+        begin
+            _ = erlang:system_flag(schedulers_online, N),
+            ok = moving()
+        end
+     || N <- [1, 2, 1, 2, 1, 2]
+    ],
+    finish(Jobs).
+
+moved() -> lists:sum([N || #{moved := N} <- erlane_socket:stats()]).
+
+%% An owner bound to another scheduler than the one that opened the socket: the socket
+%% follows it, and the echo goes on.
+bound_owner(_Config) ->
+    ok = erlane_ct:in_peer(?MODULE, bound, []).
+
+bound() ->
+    Parent = self(),
+    Before = moved(),
+    On = fun(I, Fun) -> spawn_opt(Fun, [link, {scheduler, I}]) end,
+    Client = On(1, fun() ->
+        {C, S} = pair(),
+        Echo = On(2, fun() -> receive go -> echo(S) end end),
+        ok = gen_tcp:controlling_process(S, Echo),
+        Echo ! go,
+        ok = inet:setopts(C, [{active, true}]),
+        Parent ! {rounds, ping(C, 1)}
+    end),
+    wait_until(fun() -> moved() > Before end),
+    Client ! stop,
+    receive {rounds, N} -> ?assert(N > 0) after 10000 -> error(echo_stopped) end,
+    ok.
+
+echo(S) ->
+    ok = inet:setopts(S, [{active, once}]),
+    receive
+        {tcp, S, D} -> ok = gen_tcp:send(S, D), echo(S);
+        {tcp_closed, S} -> ok
+    end.
+
+%% Goes on for 500 rounds after the stop.
+ping(C, N) ->
+    ok = round_trip(C, N),
+    receive
+        stop -> _ = [ok = round_trip(C, M) || M <- lists:seq(1, 500)], N
+    after 0 -> ping(C, N + 1)
+    end.
+
+round_trip(C, N) ->
+    ok = gen_tcp:send(C, <<N:32>>),
+    receive {tcp, C, <<N:32>>} -> ok after 5000 -> error({no_echo, N}) end.
+
+%% An owner that changes its scheduler again and again in the middle of a stream.
+follows_owner(_Config) ->
+    ok = erlane_ct:in_peer(?MODULE, follow, []).
+
+follow() ->
+    Before = moved(),
+    {C, S} = pair(),
+    Writer = async(fun() -> count_up(C, 1) end),
+    {Rest, Next} = hop(S, 8, {<<>>, 1}),
+    Writer ! stop,
+    Last = await(Writer, 10000),
+    {<<>>, End} = words(S, Rest, Next, fun(N) -> N > Last end),
+    ?assertEqual(Last + 1, End),
+    ?assert(moved() > Before),
+    ok.
+
+count_up(C, N) ->
+    ok = gen_tcp:send(C, <<N:32>>),
+    receive stop -> N after 0 -> count_up(C, N + 1) end.
+
+%% Passes the socket to a process on the other scheduler every 150 ms.
+hop(_S, 0, State) ->
+    State;
+hop(S, Hops, {Rest, Next}) ->
+    Parent = self(),
+    Pid = spawn_opt(fun() ->
+        receive go -> ok end,
+        End = erlang:monotonic_time(millisecond) + 150,
+        State = words(S, Rest, Next, fun(_) -> erlang:monotonic_time(millisecond) > End end),
+        ok = gen_tcp:controlling_process(S, Parent),
+        Parent ! {hop, State}
+    end, [link, {scheduler, 1 + Hops rem 2}]),
+    ok = gen_tcp:controlling_process(S, Pid),
+    Pid ! go,
+    receive
+        {hop, State} -> hop(S, Hops - 1, State)
+    after 30000 -> error({stuck, Next})
+    end.
+
+%% Reads and checks consecutive numbers until Done(Next).
+words(S, <<N:32, Rest/binary>>, Next, Done) ->
+    Next = N,
+    words(S, Rest, Next + 1, Done);
+words(S, Rest, Next, Done) ->
+    case Done(Next) of
+        true ->
+            {Rest, Next};
+        false ->
+            ok = inet:setopts(S, [{active, once}]),
+            receive
+                {tcp, S, D} -> words(S, <<Rest/binary, D/binary>>, Next, Done)
+            after 10000 -> error({no_data, Next})
+            end
+    end.
