@@ -86,6 +86,7 @@ NIF(n_info);
 NIF(n_watch);
 NIF(n_handover);
 NIF(n_own);
+NIF(n_give);
 NIF(n_owner);
 
 /* erlane_nif_relay.c */

@@ -153,6 +153,7 @@ static ERL_NIF_TERM data_term(ErlNifEnv *env, const sock_t *s, const unsigned ch
 
 static void after_delivery(ctx_t *c, sock_t *s)
 {
+    s->delivered = true;
     if (s->active == A_ONCE)
         s->active = A_FALSE;
     else if (s->active == A_COUNT && --s->count <= 0) {
@@ -191,6 +192,7 @@ static void tell_owner(ctx_t *c, sock_t *s, ERL_NIF_TERM tag, int err)
 {
     ErlNifEnv *m = c->env;
     ERL_NIF_TERM sock = sock_term(m, s);
+    s->delivered = true;
     ctx_send(c, &s->owner,
              err ? enif_make_tuple3(m, tag, sock, errno_term(m, err))
                  : enif_make_tuple2(m, tag, sock));

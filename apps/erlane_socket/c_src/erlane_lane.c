@@ -6,7 +6,7 @@
 
 #include "erlane_sock.h"
 
-_Thread_local int my_lane;
+_Thread_local int my_lane __attribute__((tls_model("initial-exec")));
 
 enum { TURN_NS = 700000, SLICE_NS = 1000000 };
 

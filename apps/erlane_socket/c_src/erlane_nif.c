@@ -249,6 +249,7 @@ static ErlNifFunc funcs[] = {
     {"watch", 1, n_watch, 0},
     {"handover", 1, n_handover, 0},
     {"own", 2, n_own, 0},
+    {"give", 2, n_give, 0},
     {"owner", 1, n_owner, 0},
     {"relay", 7, n_relay, 0},
     {"relay_info", 1, n_relay_info, 0},

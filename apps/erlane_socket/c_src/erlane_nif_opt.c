@@ -295,8 +295,44 @@ NIF(n_handover)
     return t;
 }
 
+/* Makes pid the owner. 0, or > 0 when it is dead: then all stays as it was. */
+static int change_owner(ctx_t *c, sock_t *s, const ErlNifPid *pid)
+{
+    ErlNifPid old = s->owner;
+    bool had = s->owned;
+    if (!enif_is_process_alive(c->env, (ErlNifPid *)pid))
+        return 1;
+    sock_disown(c, s);
+    int r = sock_own(c, s, pid);
+    if (r != 0 && had)
+        (void)sock_own(c, s, &old);
+    s->foreign = 0;
+    return r;
+}
+
 /* own(Ref, Pid) -> ok | {error, badarg | closed | not_owner} */
 NIF(n_own)
+{
+    ErlNifPid self, pid;
+    if (argc != 2 || !get_pid(env, &self) || !enif_get_local_pid(env, argv[1], &pid))
+        BADARG;
+    sock_t *s = open_sock(env, argv[0]);
+    if (s == NULL)
+        BADARG;
+    ctx_t c = ctx(env);
+    ERL_NIF_TERM t = s->fd < 0 ? error(env, am.closed)
+                     : s->owned && enif_compare_pids(&self, &s->owner) != 0
+                         ? error(env, am.not_owner)
+                     : change_owner(&c, s, &pid) ? error(env, am.badarg)
+                                                 : am.ok;
+    pthread_mutex_unlock(&s->mtx);
+    return t;
+}
+
+/* give(Ref, Pid) -> ok | busy | {error, badarg | closed | not_owner}: the whole
+ * of controlling_process for a passive socket that has sent its owner nothing,
+ * as a fresh one is; else busy. */
+NIF(n_give)
 {
     ErlNifPid self, pid;
     if (argc != 2 || !get_pid(env, &self) || !enif_get_local_pid(env, argv[1], &pid))
@@ -308,22 +344,14 @@ NIF(n_own)
     ERL_NIF_TERM t = am.ok;
     if (s->fd < 0)
         t = error(env, am.closed);
-    else if (s->owned && enif_compare_pids(&self, &s->owner) != 0)
+    else if (s->owned && enif_compare_pids(&pid, &s->owner) == 0)
+        t = am.ok;
+    else if (!s->owned || enif_compare_pids(&self, &s->owner) != 0)
         t = error(env, am.not_owner);
-    else if (!enif_is_process_alive(env, &pid))
+    else if (s->active != A_FALSE || s->delivered)
+        t = am.busy;
+    else if (change_owner(&c, s, &pid))
         t = error(env, am.badarg);
-    else {
-        ErlNifPid old = s->owner;
-        bool had = s->owned;
-        sock_disown(&c, s);
-        if (sock_own(&c, s, &pid) != 0) {
-            t = error(env, am.badarg);
-            if (had)
-                (void)sock_own(&c, s, &old);
-        }
-        s->orphan = false;
-        s->foreign = 0;
-    }
     pthread_mutex_unlock(&s->mtx);
     return t;
 }

@@ -189,6 +189,7 @@ NIF(n_set_active)
         if (sum <= 0) {
             s->active = A_FALSE;
             ErlNifEnv *m = env;
+            s->delivered = true;
             if (s->owned)
                 ctx_send(&c, &s->owner, enif_make_tuple2(m, am.tcp_passive, sock_term(m, s)));
         }

@@ -96,6 +96,7 @@ typedef struct sock {
     bool http_hdr : 1; /* packet http: the first line has been taken */
     bool watched : 1;  /* somebody monitors this socket: tell at close */
     bool owned : 1;
+    bool delivered : 1; /* the owner has been sent something */
     bool resetby : 1; /* the peer reset us, show_econnreset not yet told */
     /* Closed by the peer while passive: as with inet, the next recv or send
      * that has not been told says closed, later ones enotconn. */
@@ -200,7 +201,8 @@ struct node {
 };
 
 extern ErlNifResourceType *sock_type, *lane_type, *relay_type;
-extern _Thread_local int my_lane;
+/* The lane of this scheduler thread, set by its pinned poller each turn. */
+extern _Thread_local int my_lane __attribute__((tls_model("initial-exec")));
 
 struct atoms {
     ERL_NIF_TERM ok, error, inet, module, tcp, data, tcp_closed, tcp_error, tcp_passive, wait,

@@ -17,7 +17,8 @@ start_link() ->
 
 %% @doc A new monitor of the caller; a closed socket answers `nosock' at once.
 -spec monitor(erlane_tcp:socket()) -> reference().
-monitor(Socket) ->
+monitor({_, _, Ref} = Socket) ->
+    _ = erlane_nif:watch(Ref), % badarg here, not in the server, for a foreign reference
     gen_server:call(?MODULE, {monitor, self(), Socket}, infinity).
 
 %% @doc Whether there was such a monitor. No message comes afterwards.

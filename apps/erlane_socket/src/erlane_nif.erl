@@ -12,7 +12,7 @@
 -export([recv/3, peek/1, take/5, fail/2, unrecv/2, set_active/2, follow/1]).
 -export([close/1, close_now/2, shutdown/2]).
 -export([setsockopt/4, getsockopt/4, setopt/3, getopt/2, name/2, stat/1, info/1, watch/1]).
--export([handover/1, own/2, owner/1, relay/7, relay_info/1, relay_stop/2, faults/1]).
+-export([give/2, handover/1, own/2, owner/1, relay/7, relay_info/1, relay_stop/2, faults/1]).
 
 -on_load(load/0).
 
@@ -21,7 +21,7 @@
        accept/2, cancel/2, leave/1, join/1, send/2, sendfile_begin/2, sendfile_step/3,
        sendfile_end/1, recv/3, peek/1, take/5, fail/2, unrecv/2, active/2, close/1, close_now/2,
        shutdown/2, setsockopt/4, getsockopt/4, setopt/3, getopt/2, name/2, stat/1, info/1,
-       watch/1, handover/1, own/2, owner/1, relay/7, relay_info/1, relay_stop/2, faults/1]).
+       watch/1, give/2, handover/1, own/2, owner/1, relay/7, relay_info/1, relay_stop/2, faults/1]).
 
 -type ref() :: reference().
 -type ticket() :: non_neg_integer().
@@ -160,6 +160,8 @@ stat(_Ref) -> erlang:nif_error(not_loaded).
 info(_Ref) -> erlang:nif_error(not_loaded).
 -spec watch(ref()) -> ok | gone.
 watch(_Ref) -> erlang:nif_error(not_loaded).
+-spec give(ref(), pid()) -> ok | busy | posix().
+give(_Ref, _Pid) -> erlang:nif_error(not_loaded).
 -spec handover(ref()) -> {ok, true | false | once | integer()} | posix().
 handover(_Ref) -> erlang:nif_error(not_loaded).
 -spec own(ref(), pid()) -> ok | posix().

@@ -7,6 +7,9 @@
 
 -spec start(application:start_type(), term()) -> {ok, pid()} | {error, term()}.
 start(_Type, _Args) ->
+    %% Out of descriptors no module can be loaded, and then they are needed most.
+    {ok, Modules} = application:get_key(erlane_socket, modules),
+    ok = code:ensure_modules_loaded(Modules),
     erlane_socket_sup:start_link().
 
 -spec stop(term()) -> ok.

@@ -443,20 +443,20 @@ give_up(Ref, Ticket) ->
 %% come are moved in their order, delivery goes on to the new owner.
 -spec controlling_process(socket(), pid()) ->
           ok | {error, closed | not_owner | badarg | atom()}.
-controlling_process(?SOCK(Ref) = Socket, NewOwner) when is_pid(NewOwner) ->
-    case erlane_nif:owner(Ref) of
-        NewOwner ->
-            ok;
-        _ when node(NewOwner) =/= node() ->
-            {error, badarg};
-        _ ->
+controlling_process(_Socket, NewOwner) when node(NewOwner) =/= node() ->
+    {error, badarg};
+controlling_process(?SOCK(Ref) = Socket, NewOwner) ->
+    case erlane_nif:give(Ref, NewOwner) of
+        busy ->
             case erlane_nif:handover(Ref) of
                 {ok, Active} ->
                     move_messages(Socket, NewOwner),
                     hand_over(Ref, NewOwner, Active);
                 Error ->
                     Error
-            end
+            end;
+        Answer ->
+            Answer
     end.
 
 hand_over(Ref, NewOwner, Active) ->
