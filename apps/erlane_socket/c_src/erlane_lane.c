@@ -129,8 +129,17 @@ static void handle(ctx_t *c, lane_t *l, sock_t *s, uint32_t ev, unsigned char *b
     pthread_mutex_lock(&s->mtx);
     if (s->fd < 0 || s->lane != l || s->moving) {
         count(l, S_STALE, ev != 0);
+        if (ev == 0 && s->fd >= 0 && s->lane != l) /* it moved while it was listed here */
+            lane_push(c, s->lane, s);
         pthread_mutex_unlock(&s->mtx);
         return;
+    }
+    if (s->owned && !s->monitored) {
+        sock_watch_owner(c, s);
+        if (s->fd < 0) {
+            pthread_mutex_unlock(&s->mtx);
+            return;
+        }
     }
     if (ev & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR))
         s->readable = true;

@@ -39,7 +39,7 @@ static ERL_NIF_TERM wrap(ErlNifEnv *env, int fd, int family, int state, const so
         pthread_mutex_lock(&s->mtx);
         if (from)
             sock_inherit(s, from);
-        (void)sock_own(&c, s, &self); /* the caller is alive */
+        sock_own(&c, s, &self);
         pthread_mutex_unlock(&s->mtx);
         t = ok(env, enif_make_resource(env, s));
         enif_release_resource(s); /* the term holds it now */
@@ -333,7 +333,7 @@ NIF(n_join)
             sock_close(&c, s, am.normal);
         else if (s->active != A_FALSE && (s->readable || s->in.used))
             lane_push(&c, s->lane, s);
-        else if (sock_queued(s))
+        else if (sock_queued(s) || !s->monitored)
             lane_push(&c, s->lane, s);
     }
     pthread_mutex_unlock(&s->mtx);

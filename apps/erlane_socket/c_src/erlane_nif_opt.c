@@ -295,19 +295,16 @@ NIF(n_handover)
     return t;
 }
 
-/* Makes pid the owner. 0, or > 0 when it is dead: then all stays as it was. */
-static int change_owner(ctx_t *c, sock_t *s, const ErlNifPid *pid)
+/* False when pid is dead: then all stays as it was. */
+static bool change_owner(ctx_t *c, sock_t *s, const ErlNifPid *pid)
 {
-    ErlNifPid old = s->owner;
-    bool had = s->owned;
-    if (!enif_is_process_alive(c->env, (ErlNifPid *)pid))
-        return 1;
+    ErlNifPid p = *pid;
+    if (!enif_is_process_alive(c->env, &p))
+        return false;
     sock_disown(c, s);
-    int r = sock_own(c, s, pid);
-    if (r != 0 && had)
-        (void)sock_own(c, s, &old);
+    sock_own(c, s, pid);
     s->foreign = 0;
-    return r;
+    return true;
 }
 
 /* own(Ref, Pid) -> ok | {error, badarg | closed | not_owner} */
@@ -320,11 +317,13 @@ NIF(n_own)
     if (s == NULL)
         BADARG;
     ctx_t c = ctx(env);
-    ERL_NIF_TERM t = s->fd < 0 ? error(env, am.closed)
-                     : s->owned && enif_compare_pids(&self, &s->owner) != 0
-                         ? error(env, am.not_owner)
-                     : change_owner(&c, s, &pid) ? error(env, am.badarg)
-                                                 : am.ok;
+    ERL_NIF_TERM t = am.ok;
+    if (s->fd < 0)
+        t = error(env, am.closed);
+    else if (s->owned && enif_compare_pids(&self, &s->owner) != 0)
+        t = error(env, am.not_owner);
+    else if (!change_owner(&c, s, &pid))
+        t = error(env, am.badarg);
     pthread_mutex_unlock(&s->mtx);
     return t;
 }
@@ -350,7 +349,7 @@ NIF(n_give)
         t = error(env, am.not_owner);
     else if (s->active != A_FALSE || s->delivered)
         t = am.busy;
-    else if (change_owner(&c, s, &pid))
+    else if (!change_owner(&c, s, &pid))
         t = error(env, am.badarg);
     pthread_mutex_unlock(&s->mtx);
     return t;

@@ -72,15 +72,15 @@ void sock_inherit(sock_t *s, const sock_t *from)
         (void)sys_setsockopt(s->fd, SOL_SOCKET, SO_PRIORITY, &s->priority, sizeof s->priority);
 }
 
-/* 0, or > 0 when the process is dead already. */
-int sock_own(ctx_t *c, sock_t *s, const ErlNifPid *pid)
+/* The lane watches the owner from its next turn on: most short connections are
+ * handed over and closed before, and then nobody need be monitored at all. A
+ * process that is dead by then is found dead. */
+void sock_own(ctx_t *c, sock_t *s, const ErlNifPid *pid)
 {
-    int r = enif_monitor_process(c->env, s, pid, &s->mon);
-    if (r != 0)
-        return r;
     s->owner = *pid;
-    s->owned = s->monitored = true;
-    return 0;
+    s->owned = true;
+    s->monitored = false;
+    lane_push(c, s->lane, s);
 }
 
 void sock_disown(ctx_t *c, sock_t *s)
@@ -240,6 +240,17 @@ void sock_dtor(ErlNifEnv *env, void *obj)
     (void)env;
     pthread_mutex_destroy(&s->mtx);
     enif_release_resource(s->lane);
+}
+
+static void owner_died(ctx_t *c, sock_t *s);
+
+/* Poller only. */
+void sock_watch_owner(ctx_t *c, sock_t *s)
+{
+    if (enif_monitor_process(c->env, s, &s->owner, &s->mon) == 0)
+        s->monitored = true;
+    else
+        owner_died(c, s);
 }
 
 static void owner_died(ctx_t *c, sock_t *s)

@@ -230,7 +230,8 @@ static inline void count(lane_t *l, enum lane_stat k, uint64_t n)
 /* erlane_sock.c: life of a socket. All but sock_new want s->mtx held. */
 sock_t *sock_new(lane_t *l, int fd, int family, int state);
 void sock_inherit(sock_t *s, const sock_t *from);
-int sock_own(ctx_t *c, sock_t *s, const ErlNifPid *pid);
+void sock_watch_owner(ctx_t *c, sock_t *s);
+void sock_own(ctx_t *c, sock_t *s, const ErlNifPid *pid);
 void sock_disown(ctx_t *c, sock_t *s);
 int sock_register(sock_t *s);
 void sock_close(ctx_t *c, sock_t *s, ERL_NIF_TERM why);
