@@ -39,16 +39,20 @@ connect_refused(Config) ->
         gen_tcp:connect({127, 0, 0, 1}, Port, opts(Config, []), 1000)
     ).
 
-%% A timeout of 0 is one; a listener with a full backlog lets the others wait.
+%% A timeout of 0 is one, unless the kernel was faster; a listener with a full backlog lets the
+%% others wait.
 connect_timeout(Config) ->
     {_L, Port} = listen(Config, [{backlog, 0}]),
     To = fun(Ms) -> gen_tcp:connect({127, 0, 0, 1}, Port, opts(Config, []), Ms) end,
-    ?assertEqual({error, timeout}, To(0)),
+    at_once(To(0)),
     Fds = erlane_ct:fds(),
     Answers = [To(30) || _ <- lists:seq(1, 4)],
     ?assert(lists:member({error, timeout}, Answers)),
     Open = length([ok || {ok, _} <- Answers]),
     wait_until(fun() -> erlane_ct:fds() =< Fds + Open end).
+
+at_once({error, timeout}) -> ok;
+at_once({ok, S}) -> gen_tcp:close(S).
 
 %% Wrong addresses, ports and options are refused, never a crash of anything.
 connect_bad(Config) ->
@@ -89,7 +93,7 @@ connect_sockaddr(Config) ->
     {ok, C} = gen_tcp:connect(Address, opts(Config, [{active, false}])),
     S = accept(L),
     ?assertEqual(inet:sockname(C), inet:peername(S)),
-    ?assertEqual({error, timeout}, gen_tcp:connect(Address, opts(Config, []), 0)),
+    at_once(gen_tcp:connect(Address, opts(Config, []), 0)),
     Bad = [Address#{addr => {127, 0, 0, 300}}, Address#{family => foo}],
     [
         ?assertEqual(refused, outcome(fun() -> gen_tcp:connect(B, opts(Config, [])) end))
