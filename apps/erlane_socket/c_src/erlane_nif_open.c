@@ -8,11 +8,14 @@
 
 /* Opening ---------------------------------------------------------------- */
 
-/* The lane for a new socket: the caller's, else any. Keeps a reference. */
-static lane_t *new_lane(node_t *n)
+/* The lane for a new socket: the one asked for (0 none), the caller's, else
+ * any. Keeps a reference. */
+static lane_t *new_lane(node_t *n, int want)
 {
     pthread_mutex_lock(&n->mtx);
-    lane_t *l = lane_here(n);
+    lane_t *l = want > 0 && want <= n->lanes_n ? atomic_load(&n->lanes[want]) : NULL;
+    if (l == NULL)
+        l = lane_here(n);
     for (int i = 1; l == NULL && i <= n->lanes_n; i++)
         l = atomic_load(&n->lanes[i]);
     if (l)
@@ -22,11 +25,12 @@ static lane_t *new_lane(node_t *n)
 }
 
 /* Wraps fd into a socket owned by the caller and closes fd if it cannot. */
-static ERL_NIF_TERM wrap(ErlNifEnv *env, int fd, int family, int state, const sock_t *from)
+static ERL_NIF_TERM wrap(ErlNifEnv *env, int fd, int family, int state, int lane,
+                         const sock_t *from)
 {
     ErlNifPid self;
     ctx_t c = ctx(env);
-    lane_t *l = new_lane(node(env));
+    lane_t *l = new_lane(node(env), lane);
     ERL_NIF_TERM t;
     sock_t *s = NULL;
     if (l == NULL)
@@ -51,13 +55,14 @@ static ERL_NIF_TERM wrap(ErlNifEnv *env, int fd, int family, int state, const so
     return t;
 }
 
-/* open(4 | 6 | 0, Protocol, Netns | undefined) */
+/* open(4 | 6 | 0, Protocol, Netns | undefined, Lane | 0) */
 NIF(n_open)
 {
-    int fam, proto;
+    int fam, proto, lane;
     char path[256];
     ErlNifBinary b;
-    if (argc != 3 || !enif_get_int(env, argv[0], &fam) || !enif_get_int(env, argv[1], &proto))
+    if (argc != 4 || !enif_get_int(env, argv[0], &fam) || !enif_get_int(env, argv[1], &proto) ||
+        !enif_get_int(env, argv[3], &lane))
         BADARG;
     bool ns = enif_inspect_binary(env, argv[2], &b);
     if (ns) {
@@ -68,14 +73,14 @@ NIF(n_open)
     }
     int domain = fam == 4 ? AF_INET : fam == 6 ? AF_INET6 : AF_UNIX;
     int fd = sys_socket(domain, domain == AF_UNIX ? 0 : proto, ns ? path : NULL);
-    return fd < 0 ? posix(env, fd) : wrap(env, fd, fam, ST_OPEN, NULL);
+    return fd < 0 ? posix(env, fd) : wrap(env, fd, fam, ST_OPEN, lane, NULL);
 }
 
-/* fdopen(Fd): what kind of socket it is, the kernel tells. */
+/* fdopen(Fd, Lane | 0): what kind of socket it is, the kernel tells. */
 NIF(n_fdopen)
 {
-    int fd, domain = 0, listening = 0, connected = 0;
-    if (argc != 1 || !enif_get_int(env, argv[0], &fd))
+    int fd, lane, domain = 0, listening = 0, connected = 0;
+    if (argc != 2 || !enif_get_int(env, argv[0], &fd) || !enif_get_int(env, argv[1], &lane))
         BADARG;
     int r = fd < 0 ? -EBADF : sys_adopt(fd, &domain, &listening, &connected);
     if (r < 0)
@@ -84,7 +89,7 @@ NIF(n_fdopen)
                 listening   ? ST_LISTENING
                 : connected ? ST_CONNECTED
                             : ST_OPEN,
-                NULL);
+                lane, NULL);
 }
 
 NIF(n_bind)
@@ -239,7 +244,7 @@ NIF(n_accept)
     from.family = s->family;
     ERL_NIF_TERM active = active_term(env, s);
     pthread_mutex_unlock(&s->mtx);
-    return enif_make_tuple2(env, active, wrap(env, fd, from.family, ST_CONNECTED, &from));
+    return enif_make_tuple2(env, active, wrap(env, fd, from.family, ST_CONNECTED, 0, &from));
 out:
     pthread_mutex_unlock(&s->mtx);
     return t;

@@ -7,7 +7,7 @@
 
 -export([lane_open/1, lane_turn/1, lane_sleep/1, lane_woke/1, lane_close/1, lane_here/0,
          lane_stats/1, lane_list/1]).
--export([open/3, fdopen/1, bind/2, listen/2, connect/2, connected/2, accept/2, cancel/2]).
+-export([open/4, fdopen/2, bind/2, listen/2, connect/2, connected/2, accept/2, cancel/2]).
 -export([send/2, sendfile_begin/2, sendfile_step/3, sendfile_end/1]).
 -export([recv/3, peek/1, take/5, fail/2, unrecv/2, set_active/2, follow/1]).
 -export([close/1, close_now/2, shutdown/2]).
@@ -17,7 +17,7 @@
 -on_load(load/0).
 
 -nifs([lane_open/1, lane_turn/1, lane_sleep/1, lane_woke/1, lane_close/1, lane_here/0,
-       lane_stats/1, lane_list/1, open/3, fdopen/1, bind/2, listen/2, connect/2, connected/2,
+       lane_stats/1, lane_list/1, open/4, fdopen/2, bind/2, listen/2, connect/2, connected/2,
        accept/2, cancel/2, leave/1, join/1, send/2, sendfile_begin/2, sendfile_step/3,
        sendfile_end/1, recv/3, peek/1, take/5, fail/2, unrecv/2, active/2, close/1, close_now/2,
        shutdown/2, setsockopt/4, getsockopt/4, setopt/3, getopt/2, name/2, stat/1, info/1,
@@ -91,10 +91,11 @@ lane_here() -> erlang:nif_error(not_loaded).
 lane_stats(_Index) -> erlang:nif_error(not_loaded).
 -spec lane_list(pos_integer()) -> [ref()].
 lane_list(_Index) -> erlang:nif_error(not_loaded).
--spec open(0 | 4 | 6, integer(), binary() | undefined) -> {ok, ref()} | posix().
-open(_Family, _Protocol, _Netns) -> erlang:nif_error(not_loaded).
--spec fdopen(integer()) -> {ok, ref()} | posix().
-fdopen(_Fd) -> erlang:nif_error(not_loaded).
+-spec open(0 | 4 | 6, integer(), binary() | undefined, Lane :: non_neg_integer()) ->
+          {ok, ref()} | posix().
+open(_Family, _Protocol, _Netns, _Lane) -> erlang:nif_error(not_loaded).
+-spec fdopen(integer(), Lane :: non_neg_integer()) -> {ok, ref()} | posix().
+fdopen(_Fd, _Lane) -> erlang:nif_error(not_loaded).
 -spec bind(ref(), tuple()) -> ok | posix().
 bind(_Ref, _Addr) -> erlang:nif_error(not_loaded).
 -spec listen(ref(), integer()) -> ok | posix().

@@ -24,7 +24,7 @@
           backlog := 0..65535,
           netns := undefined | binary(),
           protocol := undefined | tcp | mptcp | non_neg_integer(),
-          erlane := #{accept := shared | per_lane, lane := any | pos_integer()},
+          erlane := #{lane := any | pos_integer()},
           %% in the order in which they are to be applied
           opts := [term()]}.
 
@@ -38,7 +38,7 @@
             backlog = 5 :: 0..65535,
             netns = undefined :: undefined | binary(),
             protocol = undefined :: undefined | tcp | mptcp | non_neg_integer(),
-            erlane = #{accept => shared, lane => any} :: map(),
+            erlane = #{lane => any} :: map(),
             opts = [] :: [term()]}).
 
 -define(IS_PORT(P), (is_integer(P) andalso P >= 0 andalso P =< 65535)).
@@ -152,7 +152,6 @@ option({Key, _}, _) ->
 option(Opt, _) ->
     {error, {Opt, unknown}}.
 
-own_setting({accept, How}) -> How =:= shared orelse How =:= per_lane;
 own_setting({lane, Lane}) -> Lane =:= any orelse is_integer(Lane) andalso Lane > 0;
 own_setting(_) -> false.
 

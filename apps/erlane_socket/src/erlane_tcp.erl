@@ -111,7 +111,7 @@ connected(_Ref, Answer, _Deadline) ->
 %% @doc A socket around an open descriptor, whose family the kernel tells.
 -spec fdopen(integer(), [term()]) -> {ok, socket()} | error().
 fdopen(Fd, Opts) ->
-    case set_fdopened(with_lanes(fun() -> erlane_nif:fdopen(Fd) end), Opts) of
+    case set_fdopened(with_lanes(fun() -> erlane_nif:fdopen(Fd, 0) end), Opts) of
         {ok, Ref} -> {ok, ?SOCK(Ref)};
         Error -> Error
     end.
@@ -146,9 +146,9 @@ open(#{fd := Fd} = Parsed, Then) ->
             Error
     end.
 
-open_fd(Fd, _Parsed) when Fd >= 0 ->
-    erlane_nif:fdopen(Fd);
-open_fd(_, #{family := Family, netns := Netns, protocol := Protocol}) ->
+open_fd(Fd, #{erlane := Own}) when Fd >= 0 ->
+    erlane_nif:fdopen(Fd, lane(Own));
+open_fd(_, #{family := Family, netns := Netns, protocol := Protocol, erlane := Own}) ->
     erlane_nif:open(case Family of inet -> 4; inet6 -> 6; local -> 0 end,
                     case Protocol of
                         undefined -> 0;
@@ -156,7 +156,10 @@ open_fd(_, #{family := Family, netns := Netns, protocol := Protocol}) ->
                         mptcp -> 262;
                         N -> N
                     end,
-                    Netns).
+                    Netns, lane(Own)).
+
+lane(#{lane := any}) -> 0;
+lane(#{lane := Index}) -> Index.
 
 prepare(Ref, #{addr := Addr, port := Port, family := Family, fd := Fd, opts := Opts}, Then) ->
     Bound = case erlane_opts:apply_opened(Ref, Opts, sockopts) of

@@ -292,13 +292,13 @@ own_settings(_) ->
                       erlane_opts:listen(Opts, inet),
                   {E, P, B}
           end,
-    ?assertEqual({#{accept => shared, lane => any}, undefined, 5}, Own([])),
-    ?assertEqual({#{accept => per_lane, lane => 2}, mptcp, 0},
-                 Own([{erlane, #{accept => per_lane}}, {erlane, #{lane => 2}},
+    ?assertEqual({#{lane => any}, undefined, 5}, Own([])),
+    ?assertEqual({#{lane => 2}, mptcp, 0},
+                 Own([{erlane, #{lane => any}}, {erlane, #{lane => 2}},
                       {protocol, mptcp}, {backlog, false}])),
     [?assertEqual({Bad, {error, {erlane, badarg}}},
                   {Bad, erlane_opts:listen([{erlane, Bad}], inet)})
-     || Bad <- [[], #{accept => both}, #{lane => -1}, #{lane => 1.0}, #{x => 1}]].
+     || Bad <- [[], #{accept => shared}, #{lane => -1}, #{lane => 1.0}, #{x => 1}]].
 
 %% Numbers are cut to 32 bits; sizes beyond the reply buffer of gen_tcp are refused.
 raw(_) ->

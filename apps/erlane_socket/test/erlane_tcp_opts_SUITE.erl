@@ -336,7 +336,7 @@ own_option(Config) ->
     [
         ?assertEqual({Map, Want}, {Map, Listen(Map)})
      || Map <- [
-            #{}, #{accept => shared}, #{accept => per_lane}, #{lane => any}, #{lane => 1}
+            #{}, #{lane => any}, #{lane => 1}
         ]
     ],
     [

@@ -1,0 +1,221 @@
+%% SPDX-License-Identifier: Apache-2.0
+%% @doc From rounds to figures, tables and charts. Pure.
+%%
+%% The first round is left out when there are more. Every figure is a median over the others,
+%% with the least beside it where that says something. A ratio is the median of the ratios
+%% within each round, and not the ratio of two medians: what disturbs a round disturbs both.
+-module(erlane_bench_report).
+
+-export([terminal/2, markdown/1, summarise/2]).
+-export([median/1]).
+
+-export_type([result/0]).
+
+-type result() :: #{name := binary(), date := binary(), command := binary(),
+                    machine := #{atom() => term()}, settings := #{atom() => term()},
+                    versions := #{binary() => binary()}, cases := [map()]}.
+
+-define(BAR, 50).
+
+%% @doc One case as a table for the terminal.
+-spec terminal(Scenario :: string(), Case :: map()) -> iodata().
+terminal(Scenario, #{title := Title} = Case) ->
+    ["\n", Title, "\n\n", table(Scenario, Case)].
+
+%% @doc The whole result as a page.
+-spec markdown(result()) -> iodata().
+markdown(#{name := Name, date := Date, command := Command, machine := Machine,
+           settings := Settings, versions := Versions, cases := Cases}) ->
+    Scenario = scenario(Settings),
+    ["# ", Name, "\n\n",
+     about(Scenario),
+     "\n\n| | |\n|---|---|\n| date | ", Date, " |\n| command | `", Command, "` |\n",
+     [["| ", atom_to_list(K), " | ", show(V), " |\n"]
+      || {K, V} <- lists:sort(maps:to_list(Machine))],
+     [["| ", K, " | ", V, " |\n"] || {K, V} <- lists:sort(maps:to_list(Versions)), V =/= <<>>],
+     [["\n## ", Title, "\n\n", table(Scenario, Case), chart(Scenario, Case),
+       each_round(Scenario, Case)]
+      || #{title := Title} = Case <- Cases]].
+
+scenario(#{scenario := Scenario}) -> Scenario.
+
+show(V) when is_integer(V) -> integer_to_list(V);
+show(V) -> V.
+
+about("latency") ->
+    "Time from the moment a request was due to its answer, at the same offered load for all. "
+    "Median of the rounds, the first left out; a ratio is the median of the ratios within "
+    "each round.";
+about("idle") ->
+    "What a connection costs that does nothing: growth of `erlang:memory(total)` and of resident "
+    "memory divided by connections, and system calls of the whole VM. Ticks are apart: the kernel "
+    "application has a timer of an hour, for which a VM with or without sockets wakes once in 13 "
+    "seconds or so.";
+about("echo") ->
+    "System calls of the whole VM under strace, divided by the number of echoes. strace slows the "
+    "server down, so that it finds less to do at each turn than at full speed.";
+about(_) ->
+    "CPU time of the server for each request, one core. Median of the rounds, the first left out; "
+    "a ratio is the median of the ratios within each round.".
+
+%% Title, metric, statistic, decimals.
+columns("latency") ->
+    [{"p50 us", p50_us, median, 0}, {"p99 us", p99_us, median, 0}, {"least p99", p99_us, min, 0},
+     {"max us", max_us, median, 0}, {"us CPU/request", cpu_us, median, 2},
+     {"requests/s", rps, median, 0}];
+columns("idle") ->
+    [{"bytes/connection", memory_bytes, median, 0}, {"resident bytes", rss_bytes, median, 0},
+     {"system calls", syscalls, median, 0}, {"ticks of the VM", ticks, median, 0}];
+columns("echo") ->
+    [{"receive", recv, median, 2}, {"send", send, median, 2}, {"epoll", poll, median, 2},
+     {"other", other, median, 2}, {"all", syscalls, median, 2}];
+columns(_) ->
+    [{"us CPU/request", cpu_us, median, 2}, {"least", cpu_us, min, 2},
+     {"requests/s", rps, median, 0}, {"p50 us", p50_us, median, 0}, {"p99 us", p99_us, median, 0}].
+
+%% What is compared; always less is better.
+main_metric("latency") -> p99_us;
+main_metric("idle") -> memory_bytes;
+main_metric("echo") -> syscalls;
+main_metric(_) -> cpu_us.
+
+%%
+%% Figures
+%%
+
+%% @doc The case with the figures of each row: `summary' and `ratios' (ours to this one).
+-spec summarise(Scenario :: string(), Case :: map()) -> map().
+summarise(Scenario, #{rows := Rows} = Case) ->
+    Metric = main_metric(Scenario),
+    Case#{rows := [Row#{summary => summary(Row),
+                        ratios => maps:from_list(
+                                    [{Name, Ratio} || {Name, Rounds} <- subjects(Metric, Rows),
+                                                      Ratio <- ratio(Metric, Rounds, Row)])}
+                   || Row <- Rows]}.
+
+summary(Row) ->
+    Rounds = kept(Row),
+    Metrics = lists:usort([K || Round <- Rounds, {K, V} <- maps:to_list(Round), is_number(V)]),
+    maps:from_list([{K, #{median => stat(median, K, Rounds), min => stat(min, K, Rounds)}}
+                    || K <- Metrics]).
+
+stat(median, Metric, Rounds) -> median([V || #{Metric := V} <- Rounds]);
+stat(min, Metric, Rounds) -> lists:min([V || #{Metric := V} <- Rounds]).
+
+kept(#{rounds := [_First | [_ | _] = Others]}) -> Others;
+kept(#{rounds := Rounds}) -> Rounds.
+
+%% Those of ours that were measured: each is a column of ratios.
+subjects(Metric, Rows) ->
+    [{Name, kept(Row)} || Wanted <- [<<"erlane">>, <<"relay">>],
+                          #{name := Name} = Row <- Rows, Name =:= Wanted,
+                          lists:any(fun(R) -> is_map_key(Metric, R) end, kept(Row))].
+
+%% A list of one, or empty. The rounds of a row that failed on the way end early.
+ratio(Metric, Ours, Row) ->
+    Theirs = kept(Row),
+    N = min(length(Ours), length(Theirs)),
+    Pairs = lists:zip(lists:sublist(Ours, N), lists:sublist(Theirs, N)),
+    case [A / B || {#{Metric := A}, #{Metric := B}} <- Pairs, B > 0] of
+        [] -> [];
+        Ratios -> [median(Ratios)]
+    end.
+
+%% @doc The middle one, or the mean of the two in the middle.
+-spec median([number(), ...]) -> float().
+median(Values) ->
+    Sorted = lists:sort(Values),
+    N = length(Sorted),
+    (lists:nth((N + 1) div 2, Sorted) + lists:nth(N div 2 + 1, Sorted)) / 2.
+
+%%
+%% Tables
+%%
+
+table(Scenario, Case) ->
+    #{rows := Rows} = summarise(Scenario, Case),
+    Columns = [C || {_, Metric, _, _} = C <- columns(Scenario),
+                    lists:any(fun(#{summary := S}) -> is_map_key(Metric, S) end, Rows)],
+    Subjects = lists:usort([S || #{ratios := Ratios} <- Rows, S <- maps:keys(Ratios)]),
+    Titles = case [Title || {Title, _, _, _} <- Columns] of
+                 [] -> ["result"];
+                 Some -> Some
+             end,
+    Header = ["" | Titles] ++ [[S, " / this"] || S <- Subjects],
+    aligned([Header | [cells(Row, Columns, Subjects) || Row <- Rows]]).
+
+cells(#{name := Name, status := Status, summary := Summary}, Columns, Subjects)
+  when map_size(Summary) =:= 0 ->
+    [Name, Status | lists:duplicate(max(0, length(Columns) + length(Subjects) - 1), "")];
+cells(#{name := Name, status := Status, summary := Summary, ratios := Ratios}, Columns,
+      Subjects) ->
+    Mark = case Status of
+               ok -> "";
+               _ -> [" (", Status, ")"]
+           end,
+    [[Name, Mark]
+     | [case Summary of
+            #{Metric := #{Stat := V}} -> decimal(V, Decimals);
+            _ -> ""
+        end || {_, Metric, Stat, Decimals} <- Columns]]
+        ++ [case Ratios of
+                #{S := Ratio} -> decimal(Ratio, 2);
+                _ -> ""
+            end || S <- Subjects].
+
+decimal(V, 0) -> integer_to_list(round(V));
+decimal(V, N) -> io_lib:format("~.*f", [N, float(V)]).
+
+%% Markdown that reads well as text: the first column left, the others right.
+aligned([Header | _] = Lines) ->
+    Columns = max(2, length(Header)),
+    Padded = [L ++ lists:duplicate(Columns - length(L), "") || L <- Lines],
+    %% A row that only has a reason must not widen the column of figures.
+    Width = fun(I) ->
+                    lists:max([3 | [string:length(lists:nth(I, L)) || L <- Padded,
+                                                                      not reason(L)]])
+            end,
+    Widths = [lists:max([string:length(hd(L)) || L <- Padded])
+              | [Width(I) || I <- lists:seq(2, Columns)]],
+    [Top | Rest] = [line(L, Widths) || L <- Padded],
+    Rule = ["|", [lists:duplicate(W + 1, $-) ++ Mark
+                  || {W, Mark} <- lists:zip(Widths, ["-|" | lists:duplicate(Columns - 1, ":|")])],
+            "\n"],
+    [Top, Rule, Rest].
+
+reason([_, Second | Rest]) ->
+    lists:all(fun(C) -> C =:= "" end, Rest) andalso is_binary(Second).
+
+line([First | Others], [Width | Widths]) ->
+    ["| ", string:pad(First, Width),
+     [[" | ", string:pad(C, W, leading)] || {C, W} <- lists:zip(Others, Widths)], " |\n"].
+
+%% The main figure as bars, as long as it is large.
+chart(Scenario, #{rows := Rows}) ->
+    Metric = main_metric(Scenario),
+    Values = [{Name, stat(median, Metric, Rounds)}
+              || #{name := Name} = Row <- Rows,
+                 Rounds <- [[R || #{Metric := _} = R <- kept(Row)]], Rounds =/= []],
+    Largest = lists:max([0 | [V || {_, V} <- Values]]),
+    case Largest > 0 of
+        false ->
+            [];
+        true ->
+            Width = lists:max([string:length(N) || {N, _} <- Values]),
+            ["\n```\n",
+             [[string:pad(N, Width), "  ", lists:duplicate(round(V / Largest * ?BAR), $#), " ",
+               decimal(V, 2), "\n"] || {N, V} <- Values],
+             "```\n"]
+    end.
+
+each_round(Scenario, #{rows := Rows}) ->
+    Metric = main_metric(Scenario),
+    case [{Name, Rounds} || #{name := Name, rounds := [_, _ | _] = Rounds} <- Rows] of
+        [] ->
+            [];
+        Measured ->
+            ["\nEach round (", atom_to_list(Metric), "), the first one left out above:\n\n```\n",
+             [[Name, ":", [[" ", decimal(V, 2)] || #{Metric := V} <- Rounds], "\n"]
+              || {Name, Rounds} <- Measured],
+             "```\n"]
+    end.
