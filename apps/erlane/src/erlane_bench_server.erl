@@ -30,7 +30,16 @@
 %% because a timer, however far away, wakes the VM now and then: erlane_bench_os sets one.
 -spec start() -> ok.
 start() ->
-    _ = spawn(fun() -> main(init:get_plain_arguments()) end),
+    _ = spawn(fun() ->
+                      try
+                          main(init:get_plain_arguments())
+                      catch
+                          Class:Reason ->
+                              %% One line: the harness shows the last one.
+                              io:format("~p: ~0p~n", [Class, Reason]),
+                              erlang:halt(1)
+                      end
+              end),
     ok.
 
 main([Kind, Backend]) -> main([Kind, Backend, "0"]);
