@@ -62,7 +62,7 @@ await(Port, Prefix, Deadline, Last) ->
           {ok, binary()} | {error, binary()}.
 ask(#{port := Port} = Program, Line, Prefix, Ms) ->
     %% The port is closed when the program has ended; its exit_status is in the mailbox then.
-    _ = (catch port_command(Port, [Line, $\n])),
+    _ = try port_command(Port, [Line, $\n]) catch error:badarg -> closed end,
     await(Program, Prefix, Ms).
 
 %% @doc Sends a signal, named without SIG. A program that is gone is no error.
@@ -89,8 +89,7 @@ stop(#{port := Port} = Program) ->
         _ ->
             signal(Program, "TERM"),
             _ = wait_exit(Program, 2000) =:= ok orelse signal(Program, "KILL"),
-            _ = (catch port_close(Port)),
-            ok
+            close(Port)
     end,
     flush(Port).
 
@@ -190,8 +189,16 @@ collect(Port, Text) ->
         {Port, {data, Data}} -> collect(Port, <<Text/binary, Data/binary>>);
         {Port, {exit_status, _}} -> Text
     after 120000 ->
-        _ = (catch port_close(Port)),
+        close(Port),
         Text
+    end.
+
+%% A port that has closed by itself is no error.
+close(Port) ->
+    try port_close(Port) of
+        true -> ok
+    catch
+        error:badarg -> ok
     end.
 
 %% @doc A port that was free a moment ago, for servers that cannot choose one.

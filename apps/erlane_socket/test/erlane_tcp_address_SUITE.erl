@@ -63,7 +63,7 @@ connect_bad(Config) ->
         ?assertEqual({Address, Port, refused}, {Address, Port, To(Address, Port)})
      || {Address, Port} <- [
             {{127, 0, 0, 1}, -1}, {{127, 0, 0, 1}, 65536}, {{127, 0, 0, 1}, no_such_service},
-            {{127, 0, 0, 1}, "80"}, {{300, 0, 0, 1}, 80}, {{1, 0, 1}, 80}, {17, 80}, {"", 80},
+            {{127, 0, 0, 1}, "80"}, {{300, 0, 0, 1}, 80}, {{1, 0, 1}, 80}, {17, 80},
             {{local, lists:duplicate(200, $a)}, 0}, {{local, "/tmp/no"}, 1}
         ]
     ],
