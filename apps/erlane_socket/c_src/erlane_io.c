@@ -164,16 +164,21 @@ static void after_delivery(ctx_t *c, sock_t *s)
     }
 }
 
-static void deliver(ctx_t *c, sock_t *s, const unsigned char *p, size_t n)
+static void deliver_data(ctx_t *c, sock_t *s, ERL_NIF_TERM data, size_t n)
 {
-    size_t h = header_size(s);
     ErlNifEnv *m = c->env;
-    ERL_NIF_TERM sock = sock_term(m, s), data = data_term(m, s, p + h, n - h);
+    ERL_NIF_TERM sock = sock_term(m, s);
     count_recv(s, n);
     ctx_send(c, &s->owner,
              s->opt[OPT_DELIVER] ? enif_make_tuple3(m, am.tcp, sock, data)
                                  : enif_make_tuple2(m, sock, enif_make_tuple2(m, am.data, data)));
     after_delivery(c, s);
+}
+
+static void deliver(ctx_t *c, sock_t *s, const unsigned char *p, size_t n)
+{
+    size_t h = header_size(s);
+    deliver_data(c, s, data_term(c->env, s, p + h, n - h), n);
 }
 
 /* A packet that Erlang code decoded: sent only if the socket is still active. */
@@ -258,6 +263,35 @@ static ssize_t pull(ctx_t *c, sock_t *s, unsigned char *p, size_t n)
     return r;
 }
 
+/* Large reads in a row go straight into a binary of their own: a copy less. */
+static bool wants_direct(const sock_t *s)
+{
+    return s->big && !s->in.used && s->opt[OPT_PACKET] == PB_RAW && s->opt[OPT_MODE] == 1 &&
+           s->opt[OPT_HEADER] == 0;
+}
+
+/* As pull, with *out = the data; *out is not set when nothing was read. */
+static ssize_t pull_binary(ctx_t *c, sock_t *s, ERL_NIF_TERM *out)
+{
+    ErlNifBinary b;
+    if (!enif_alloc_binary(READ_BUF, &b))
+        return -ENOMEM;
+    ssize_t n = pull(c, s, b.data, READ_BUF);
+    s->big = n >= BIG_READ;
+    if (n <= 0) {
+        enif_release_binary(&b);
+        return n;
+    }
+    /* a quarter may stay unused, as in the stock driver; else it is given back */
+    if (n < READ_BUF / 4 * 3 && !enif_realloc_binary(&b, (size_t)n)) {
+        enif_release_binary(&b);
+        return -ENOMEM;
+    }
+    ERL_NIF_TERM whole = enif_make_binary(c->env, &b);
+    *out = b.size == (size_t)n ? whole : enif_make_sub_binary(c->env, whole, 0, (size_t)n);
+    return n;
+}
+
 /* Delivers whole packets of p[0, n) to the owner; the bytes taken, or -1 on a
  * packet that is too long. *need as in pkt_length for what is left. */
 static int64_t deliver_packets(ctx_t *c, sock_t *s, const unsigned char *p, size_t n, size_t *need)
@@ -299,13 +333,21 @@ void io_active_read(ctx_t *c, sock_t *s, unsigned char *buf, ERL_NIF_TERM *decod
     ssize_t n = -EAGAIN;
     size_t have = s->in.used ? s->in.end - s->in.start : 0;
     bool direct = need > have && need - have >= READ_BUF / 2;
-    if (s->readable) {
+    if (s->readable && wants_direct(s)) {
+        ERL_NIF_TERM data;
+        n = pull_binary(c, s, &data);
+        if (n > 0) {
+            deliver_data(c, s, data, (size_t)n);
+            return;
+        }
+    } else if (s->readable) {
         if (direct && !in_room(&s->in, need - have, need))
             n = -ENOMEM;
         else if (direct)
             n = pull(c, s, s->in.bin.data + s->in.end, need - have);
         else
             n = pull(c, s, buf, READ_BUF);
+        s->big = n >= BIG_READ;
     }
     if (n == 0 || (n < 0 && n != -EAGAIN)) {
         /* whole packets that Erlang has still to decode go out before the end */
@@ -349,6 +391,14 @@ void io_active_read(ctx_t *c, sock_t *s, unsigned char *buf, ERL_NIF_TERM *decod
         io_error(c, s, ENOMEM, false);
 }
 
+/* The read that recv made found the end or an error. */
+static int take_end(ctx_t *c, sock_t *s, ssize_t n)
+{
+    bool closed = n == 0 || (n == -ECONNRESET && !s->opt[OPT_SHOW_ECONNRESET]);
+    read_end(c, s, (int)-n);
+    return closed ? -ENOTCONN : (int)n;
+}
+
 /* For recv: 1 with *out = the data, 2 with *out = buffered bytes that Erlang
  * must decode, 0 when nothing is there yet, else a negative errno (the socket
  * has been closed if it had to be). len as in gen_tcp:recv/2. */
@@ -387,6 +437,16 @@ int io_take(ErlNifEnv *env, sock_t *s, unsigned char *buf, size_t len, ERL_NIF_T
             return -ENOTCONN;
         if (!s->readable)
             break;
+        if (len == 0 && wants_direct(s)) {
+            ssize_t n = pull_binary(c, s, out);
+            if (n > 0) {
+                count_recv(s, (size_t)n);
+                return 1;
+            }
+            if (n == -EAGAIN)
+                break;
+            return take_end(c, s, n);
+        }
         size_t ask = READ_BUF;
         bool direct = false;
         if (raw && len > 0 && len - have < READ_BUF)
@@ -400,15 +460,9 @@ int io_take(ErlNifEnv *env, sock_t *s, unsigned char *buf, size_t len, ERL_NIF_T
         ssize_t n = pull(c, s, direct ? s->in.bin.data + s->in.end : buf, ask);
         if (n == -EAGAIN)
             break;
-        if (n <= 0) {
-            int err = n == 0 || (n == -ECONNRESET && !s->opt[OPT_SHOW_ECONNRESET]) ? ENOTCONN
-                                                                                    : (int)-n;
-            if (erl && s->in.used) { /* e.g. a last line without its end */
-                s->readable = true;
-            }
-            read_end(c, s, (int)-n);
-            return -err;
-        }
+        if (n <= 0)
+            return take_end(c, s, n);
+        s->big = n >= BIG_READ;
         if (direct) {
             s->in.end += (size_t)n;
             continue;

@@ -56,7 +56,7 @@ enum { PB_HTTP = 11, PB_HTTP_BIN, PB_HTTPH, PB_HTTPH_BIN };
 enum state { ST_OPEN, ST_CONNECTING, ST_CONNECTED, ST_LISTENING, ST_CLOSED };
 enum active { A_FALSE, A_TRUE, A_ONCE, A_COUNT };
 
-enum { READ_BUF = 65536, MAX_EVENTS = 256, MAX_IOV = 1024, MAX_VEC = 16384,
+enum { READ_BUF = 65536, BIG_READ = 16384, MAX_EVENTS = 256, MAX_IOV = 1024, MAX_VEC = 16384,
        MAX_RECV = 64 * 1024 * 1024, SEND_SLICE = 1024 * 1024, WHEEL = 512,
        FOLLOW_CALLS = 16, FOLLOW_MS = 100 };
 
@@ -88,6 +88,7 @@ typedef struct sock {
     uint8_t state, active, family;
     bool registered : 1; /* in the lane's poll set */
     bool readable : 1;
+    bool big : 1;       /* the last read was a large one */
     bool hup : 1;       /* EPOLLRDHUP, HUP or ERR seen: a short read is not the end */
     bool rd_closed : 1; /* end of file delivered, exit_on_close false */
     bool wr_shut : 1;
