@@ -165,8 +165,10 @@ static bool open_types(ErlNifEnv *env, node_t *n, ErlNifResourceFlags how)
 
 static int load(ErlNifEnv *env, void **priv, ERL_NIF_TERM info)
 {
-    int schedulers;
-    if (!enif_get_int(env, info, &schedulers) || schedulers < 1)
+    int schedulers, buffer, arity;
+    const ERL_NIF_TERM *e;
+    if (!enif_get_tuple(env, info, &arity, &e) || arity != 2 ||
+        !enif_get_int(env, e[0], &schedulers) || schedulers < 1 || !enif_get_int(env, e[1], &buffer))
         return -1;
     node_t *n = enif_alloc(sizeof *n);
     if (n == NULL)
@@ -174,6 +176,7 @@ static int load(ErlNifEnv *env, void **priv, ERL_NIF_TERM info)
     memset(n, 0, sizeof *n);
     pthread_mutex_init(&n->mtx, NULL);
     n->lanes_n = schedulers;
+    n->buffer = buffer;
     n->lanes = enif_alloc(sizeof *n->lanes * (size_t)(schedulers + 1));
     if (n->lanes == NULL)
         return -1;

@@ -31,7 +31,7 @@ static void set_defaults(sock_t *s)
 {
     s->opt[OPT_DELIVER] = 1;
     s->opt[OPT_LINE_DELIMITER] = '\n';
-    s->opt[OPT_BUFFER] = 1460;
+    s->opt[OPT_BUFFER] = s->lane->node->buffer;
     s->opt[OPT_EXIT_ON_CLOSE] = 1;
     s->opt[OPT_HIGH_WATERMARK] = 8192;
     s->opt[OPT_LOW_WATERMARK] = 4096;

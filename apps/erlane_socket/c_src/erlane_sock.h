@@ -198,6 +198,7 @@ struct node {
     ErlNifResourceType *sock_type, *lane_type, *relay_type;
     pthread_mutex_t mtx;
     int lanes_n;
+    int buffer; /* what `buffer` is by default in this release */
     _Atomic(lane_t *) *lanes; /* index 1..lanes_n */
 };
 
