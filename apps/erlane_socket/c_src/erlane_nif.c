@@ -168,7 +168,8 @@ static int load(ErlNifEnv *env, void **priv, ERL_NIF_TERM info)
     int schedulers, buffer, arity;
     const ERL_NIF_TERM *e;
     if (!enif_get_tuple(env, info, &arity, &e) || arity != 2 ||
-        !enif_get_int(env, e[0], &schedulers) || schedulers < 1 || !enif_get_int(env, e[1], &buffer))
+        !enif_get_int(env, e[0], &schedulers) || schedulers < 1 ||
+        !enif_get_int(env, e[1], &buffer))
         return -1;
     node_t *n = enif_alloc(sizeof *n);
     if (n == NULL)

@@ -13,20 +13,7 @@
 #include "erlane_sys.h"
 
 #ifdef ERLANE_FAULTS
-#include <stdatomic.h>
-static _Atomic unsigned fault_every, fault_count;
-void sys_faults(unsigned every) { atomic_store(&fault_every, every); }
-/* 0: no fault now; 1..3: which one. */
-static int fault(void)
-{
-    unsigned e = atomic_load(&fault_every);
-    if (e == 0)
-        return 0;
-    unsigned c = atomic_fetch_add(&fault_count, 1);
-    return c % e == 0 ? 1 + (int)(c / e % 3) : 0;
-}
-#else
-#define fault() 0
+#include "erlane_faults.h"
 #endif
 
 static int res(int r) { return r < 0 ? -errno : r; }
@@ -62,9 +49,6 @@ int sys_socket(int domain, int protocol, const char *netns)
 
 int sys_accept(int fd)
 {
-    int f = fault();
-    if (f)
-        return f == 1 ? -EAGAIN : f == 2 ? -ECONNABORTED : -EMFILE;
     return res(accept4(fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
 }
 
@@ -135,11 +119,6 @@ int sys_connect_error(int fd)
 
 ssize_t sys_recv(int fd, void *buf, size_t len)
 {
-    int f = fault();
-    if (f == 1)
-        return -EAGAIN;
-    if (f)
-        len = len > 3 ? 3 : len;
     ssize_t n;
     do
         n = recv(fd, buf, len, 0);
@@ -149,11 +128,6 @@ ssize_t sys_recv(int fd, void *buf, size_t len)
 
 ssize_t sys_send(int fd, const void *buf, size_t len)
 {
-    int f = fault();
-    if (f == 1)
-        return -EAGAIN;
-    if (f)
-        len = len > 3 ? 3 : len;
     ssize_t n;
     do
         n = send(fd, buf, len, MSG_NOSIGNAL);
@@ -163,11 +137,6 @@ ssize_t sys_send(int fd, const void *buf, size_t len)
 
 ssize_t sys_sendv(int fd, struct iovec *iov, int n)
 {
-    int f = fault();
-    if (f == 1)
-        return -EAGAIN;
-    if (f)
-        n = 1;
     struct msghdr m = {.msg_iov = iov, .msg_iovlen = (size_t)n};
     ssize_t r;
     do

@@ -72,7 +72,8 @@ decode(Ref, Type, Header, Bin) ->
                _ -> [{packet_size, Max}]
            end,
     case erlang:decode_packet(decoder(Type, Header), Bin, Opts) of
-        {ok, Packet, Rest} -> {ok, form(Ref, Type, Packet), Rest, header_next(Type, Header, Packet)};
+        {ok, Packet, Rest} ->
+            {ok, form(Ref, Type, Packet), Rest, header_next(Type, Header, Packet)};
         {more, _} when ?IS_HTTP(Type), byte_size(Bin) >= Buffer, byte_size(Bin) >= Max -> error;
         {more, Size} when is_integer(Size), Size > 16#4000000 -> error;
         {more, _} -> more;

@@ -14,7 +14,7 @@
 -export([info/1, socket_to_list/1, which_packet_type/1]).
 -export([family/0, mask/2, parse_address/1, getserv/1, getaddr/1, getaddr/2, getaddrs/1,
          getaddrs/2, translate_ip/1]).
--export([listen/3, connect/5]). % erlane_tcp6
+-export([await/3, deadline/1]). % erlane_tcp_open
 
 -export_type([socket/0]).
 
@@ -35,180 +35,23 @@
 %% @doc As gen_tcp:listen/2. Bad options exit with badarg.
 -spec listen(inet:port_number(), [term()]) -> {ok, socket()} | error().
 listen(Port, Opts) ->
-    listen(Port, Opts, inet).
-
-%% @private
--spec listen(inet:port_number(), [term()], inet | inet6) -> {ok, socket()} | error().
-listen(Port, Opts, Family) ->
-    Parsed = door(erlane_opts:listen([{port, Port} | Opts], Family)),
-    #{addr := Addr0, family := Fam, backlog := Backlog} = Parsed,
-    Addr = case Addr0 of
-               undefined when Fam =/= local -> any;
-               _ -> Addr0
-           end,
-    open(Parsed#{addr := Addr},
-         fun(Ref) ->
-                 case erlane_nif:listen(Ref, Backlog) of
-                     ok -> erlane_opts:apply_opened(Ref, maps:get(opts, Parsed), active);
-                     Error -> Error
-                 end
-         end).
+    erlane_tcp_open:listen(Port, Opts, inet).
 
 %% @doc As gen_tcp:connect/3 with a socket address.
 -spec connect(map(), [term()], timeout()) -> {ok, socket()} | error().
-connect(#{family := Family} = SockAddr, Opts, Timeout) ->
-    connect_to(SockAddr, Family, Opts, Timeout).
+connect(SockAddr, Opts, Timeout) ->
+    erlane_tcp_open:connect(SockAddr, Opts, Timeout).
 
 %% @doc As gen_tcp:connect/4, to one address.
 -spec connect(inet:ip_address() | {local, file:name_all()}, inet:port_number(), [term()],
               timeout()) -> {ok, socket()} | error().
 connect(Address, Port, Opts, Timeout) ->
-    connect(Address, Port, Opts, Timeout, inet).
-
-%% @private
--spec connect(term(), term(), [term()], timeout(), inet | inet6) -> {ok, socket()} | error().
-connect({local, _} = Address, 0, Opts, Timeout, _Family) ->
-    connect_to(Address, local, Opts, Timeout);
-connect(Address, Port, Opts, Timeout, _Family)
-  when is_integer(Port), Port >= 0, Port =< 65535, tuple_size(Address) =:= 4 ->
-    connect_to({Address, Port}, inet, Opts, Timeout);
-connect(Address, Port, Opts, Timeout, _Family)
-  when is_integer(Port), Port >= 0, Port =< 65535, tuple_size(Address) =:= 8 ->
-    connect_to({Address, Port}, inet6, Opts, Timeout);
-connect(Address, Port, Opts, Timeout, Family) ->
-    erlang:error(function_clause, [Address, Port, Opts, Timeout, Family]).
-
-connect_to(To, Family, Opts, Timeout)
-  when Timeout =:= infinity; is_integer(Timeout), Timeout >= 0 ->
-    Deadline = deadline(Timeout),
-    Parsed = door(erlane_opts:connect(Opts, Family)),
-    #{addr := Addr0, port := Port, opts := SockOpts} = Parsed,
-    Addr = case Addr0 of
-               undefined when Port =/= 0 -> any;
-               _ -> Addr0
-           end,
-    open(Parsed#{addr := Addr},
-         fun(Ref) ->
-                 case connected(Ref, erlane_nif:connect(Ref, address(To, Family, 0)), Deadline) of
-                     ok -> erlane_opts:apply_opened(Ref, SockOpts, active);
-                     Error -> Error
-                 end
-         end).
-
-connected(Ref, {wait, Ticket}, Deadline) ->
-    case await(Ref, Ticket, Deadline) of
-        ready ->
-            case erlane_nif:connected(Ref, Ticket) of
-                wait -> connected(Ref, {wait, Ticket}, Deadline);
-                Answer -> Answer
-            end;
-        closed -> {error, closed};
-        timeout -> {error, timeout}
-    end;
-connected(_Ref, Answer, _Deadline) ->
-    Answer.
+    erlane_tcp_open:connect(Address, Port, Opts, Timeout).
 
 %% @doc A socket around an open descriptor, whose family the kernel tells.
 -spec fdopen(integer(), [term()]) -> {ok, socket()} | error().
 fdopen(Fd, Opts) ->
-    case set_fdopened(with_lanes(fun() -> erlane_nif:fdopen(Fd, 0) end), Opts) of
-        {ok, Ref} -> {ok, ?SOCK(Ref)};
-        Error -> Error
-    end.
-
-set_fdopened({ok, Ref}, Opts) ->
-    case erlane_opts:set(Ref, Opts) of
-        ok ->
-            {ok, Ref};
-        Error ->
-            ok = erlane_nif:close_now(Ref, false),
-            Error
-    end;
-set_fdopened(Error, _Opts) ->
-    Error.
-
-%% Makes the socket, applies its options, binds it, and lets Then finish.
-open(#{fd := Fd} = Parsed, Then) ->
-    Opened = with_lanes(fun() -> open_fd(Fd, Parsed) end),
-    case Opened of
-        {ok, Ref} ->
-            try prepare(Ref, Parsed, Then) of
-                ok -> {ok, ?SOCK(Ref)};
-                {error, _} = Error ->
-                    ok = erlane_nif:close_now(Ref, false),
-                    Error
-            catch
-                Class:Reason:Stack ->
-                    ok = erlane_nif:close_now(Ref, false),
-                    erlang:raise(Class, Reason, Stack)
-            end;
-        {error, _} = Error ->
-            Error
-    end.
-
-open_fd(Fd, #{erlane := Own}) when Fd >= 0 ->
-    erlane_nif:fdopen(Fd, lane(Own));
-open_fd(_, #{family := Family, netns := Netns, protocol := Protocol, erlane := Own}) ->
-    erlane_nif:open(case Family of inet -> 4; inet6 -> 6; local -> 0 end,
-                    case Protocol of
-                        undefined -> 0;
-                        tcp -> 6;
-                        mptcp -> 262;
-                        N -> N
-                    end,
-                    Netns, lane(Own)).
-
-lane(#{lane := any}) -> 0;
-lane(#{lane := Index}) -> Index.
-
-prepare(Ref, #{addr := Addr, port := Port, family := Family, fd := Fd, opts := Opts}, Then) ->
-    Bound = case erlane_opts:apply_opened(Ref, Opts, sockopts) of
-                ok when Addr =:= undefined; Fd >= 0 -> ok;
-                ok -> erlane_nif:bind(Ref, address(Addr, Family, Port));
-                Error -> Error
-            end,
-    case Bound of
-        ok -> Then(Ref);
-        _ -> Bound
-    end.
-
-%% To the NIF's form. Whoever calls has checked the values.
-address({{_, _, _, _} = Ip, Port}, _, _) -> {inet, Ip, Port};
-address({{_, _, _, _, _, _, _, _} = Ip, Port}, _, _) -> {inet6, Ip, Port, 0, 0};
-address({local, Path}, _, _) when is_binary(Path) -> {local, Path};
-address({local, Path}, _, _) ->
-    case unicode:characters_to_binary(Path, file:native_name_encoding()) of
-        Bin when is_binary(Bin) -> {local, Bin};
-        _ -> exit(badarg)
-    end;
-address(#{family := Family, port := Port} = Map, _, _) ->
-    case translate(maps:get(addr, Map, any), Family) of
-        {_, _, _, _} = Ip -> {inet, Ip, Port};
-        Ip -> {inet6, Ip, Port, maps:get(flowinfo, Map, 0), maps:get(scope_id, Map, 0)}
-    end;
-address(Ip, Family, Port) ->
-    address({translate(Ip, Family), Port}, Family, Port).
-
-translate(Ip, Family) -> inet:translate_ip(Ip, Family).
-
-door({ok, Parsed}) -> Parsed;
-door({error, {_Key, Why}}) when Why =:= unknown; Why =:= badarg -> exit(badarg);
-door({error, {_Key, Posix}}) -> throw_error(Posix).
-
--spec throw_error(atom()) -> no_return().
-throw_error(Posix) -> exit(Posix).
-
-%% inetrc may make this module the node's tcp_module before anybody starts us.
-with_lanes(Fun) ->
-    case Fun() of
-        {error, no_lane} ->
-            case application:ensure_all_started(erlane_socket) of
-                {ok, _} -> Fun();
-                {error, _} -> {error, system_limit}
-            end;
-        Answer ->
-            Answer
-    end.
+    erlane_tcp_open:fdopen(Fd, Opts).
 
 %%% Accepting
 
@@ -327,8 +170,9 @@ unrecv(?SOCK(Ref), Data) ->
     catch error:badarg -> {error, einval}
     end.
 
-%% Waits for the answer to Ticket. Who is first decides: if the wait cannot be
+%% @private Waits for the answer to Ticket. Who is first decides: if the wait cannot be
 %% cancelled its answer has been sent, and is taken out of the mailbox.
+-spec await(reference(), non_neg_integer(), integer() | infinity) -> ready | ok | closed | timeout.
 await(Ref, Ticket, Deadline) ->
     receive
         {erlane_async, Ref, Ticket, What} -> What
@@ -348,6 +192,8 @@ await(Ref, Ticket, Deadline) ->
         end
     end.
 
+%% @private
+-spec deadline(timeout()) -> integer() | infinity.
 deadline(infinity) -> infinity;
 deadline(Ms) -> erlang:monotonic_time(millisecond) + Ms.
 
@@ -645,4 +491,4 @@ getaddrs(Address, Timer) -> inet:getaddrs_tm(Address, inet, Timer).
 
 %% @doc `any' and `loopback' as addresses.
 -spec translate_ip(term()) -> term().
-translate_ip(Ip) -> translate(Ip, inet).
+translate_ip(Ip) -> inet:translate_ip(Ip, inet).

@@ -11,21 +11,21 @@
 
 %% @doc As gen_tcp:listen/2.
 -spec listen(inet:port_number(), [term()]) -> {ok, erlane_tcp:socket()} | error().
-listen(Port, Opts) -> erlane_tcp:listen(Port, Opts, inet6).
+listen(Port, Opts) -> erlane_tcp_open:listen(Port, Opts, inet6).
 
 %% @doc As gen_tcp:connect/3 with a socket address.
 -spec connect(map(), [term()], timeout()) -> {ok, erlane_tcp:socket()} | error().
-connect(SockAddr, Opts, Timeout) -> erlane_tcp:connect(SockAddr, Opts, Timeout).
+connect(SockAddr, Opts, Timeout) -> erlane_tcp_open:connect(SockAddr, Opts, Timeout).
 
 %% @doc As gen_tcp:connect/4, to one address.
 -spec connect(term(), inet:port_number(), [term()], timeout()) ->
           {ok, erlane_tcp:socket()} | error().
 connect(Address, Port, Opts, Timeout) ->
-    erlane_tcp:connect(Address, Port, Opts, Timeout, inet6).
+    erlane_tcp_open:connect(Address, Port, Opts, Timeout).
 
 %% @doc A socket around an open descriptor.
 -spec fdopen(integer(), [term()]) -> {ok, erlane_tcp:socket()} | error().
-fdopen(Fd, Opts) -> erlane_tcp:fdopen(Fd, Opts).
+fdopen(Fd, Opts) -> erlane_tcp_open:fdopen(Fd, Opts).
 
 %% @doc This module's family.
 -spec family() -> inet6.
