@@ -96,12 +96,15 @@ static ssize_t faulty_sendmsg(int fd, const struct msghdr *m, int flags)
     return len < first ? send(fd, m->msg_iov[0].iov_base, len, flags) : sendmsg(fd, m, flags);
 }
 
-/* fd is a duplicate and in no poll set, so an EAGAIN here would bring no edge. */
+/* fd is a duplicate and in no poll set, so an EAGAIN here would bring no edge;
+ * a short count is what sendfile(2) often gives. */
 static ssize_t faulty_sendfile(int fd, int file, off_t *off, size_t count)
 {
     enum fault f = fault();
     errno = EINTR;
-    return f == INTERRUPTED ? -1 : sendfile(fd, file, off, f == SHORT && count > 3 ? 3 : count);
+    if (f == SHORT && count > SHORT_LEN)
+        count = SHORT_LEN;
+    return f == INTERRUPTED ? -1 : sendfile(fd, file, off, count);
 }
 
 static int faulty_accept4(int fd, struct sockaddr *a, socklen_t *n, int flags)

@@ -68,6 +68,7 @@ NIF(n_sendfile_end);
 NIF(n_recv);
 NIF(n_peek);
 NIF(n_take);
+NIF(n_need);
 NIF(n_fail);
 NIF(n_unrecv);
 NIF(n_set_active);

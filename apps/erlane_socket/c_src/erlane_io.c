@@ -65,6 +65,7 @@ void in_drop(sock_t *s, size_t n)
 {
     s->in.start += n;
     s->version++;
+    s->need = 0;
     if (s->in.start >= s->in.end)
         in_free(&s->in);
 }
@@ -297,8 +298,14 @@ static ssize_t pull_binary(ctx_t *c, sock_t *s, ERL_NIF_TERM *out)
 static int64_t deliver_packets(ctx_t *c, sock_t *s, const unsigned char *p, size_t n, size_t *need)
 {
     size_t at = 0;
+    int budget = PACKETS;
     *need = 0;
+    s->cut = false;
     while (s->active != A_FALSE && s->fd >= 0 && at < n) {
+        if (budget-- == 0) { /* a flood of small ones: the rest next turn */
+            s->cut = true;
+            break;
+        }
         int64_t len = pkt_length(s, p + at, n - at, need);
         if (len < 0)
             return -1;
@@ -311,12 +318,35 @@ static int64_t deliver_packets(ctx_t *c, sock_t *s, const unsigned char *p, size
     return (int64_t)at;
 }
 
+/* For packet types that Erlang decodes: one buffer, and a word to the poller. The
+ * end waits until Erlang has found no more whole packets (n_need). */
+static void active_read_erl(ctx_t *c, sock_t *s, unsigned char *buf, ERL_NIF_TERM *decode)
+{
+    if (s->readable && !s->ended && !s->rd_closed) {
+        ssize_t n = pull(c, s, buf, READ_BUF);
+        if (n > 0 && !in_append(&s->in, buf, (size_t)n, s->need))
+            n = -ENOMEM;
+        if (n <= 0 && n != -EAGAIN) {
+            s->ended = true;
+            s->end_err = (int)-n;
+        }
+    }
+    size_t have = s->in.end - s->in.start;
+    if (s->in.used && have >= s->need && decode)
+        *decode = enif_make_list_cell(c->env, enif_make_resource(c->env, s), *decode);
+    else if (s->ended)
+        read_end(c, s, s->end_err);
+}
+
 /* One buffer for an active socket; what packets remain incomplete is kept. */
 void io_active_read(ctx_t *c, sock_t *s, unsigned char *buf, ERL_NIF_TERM *decode)
 {
     size_t need = 0;
-    bool erl = s->opt[OPT_PACKET] >= PB_ERLANG;
-    if (s->in.used && !erl) {
+    if (s->opt[OPT_PACKET] >= PB_ERLANG) {
+        active_read_erl(c, s, buf, decode);
+        return;
+    }
+    if (s->in.used) {
         int64_t took = deliver_packets(c, s, s->in.bin.data + s->in.start,
                                        s->in.end - s->in.start, &need);
         if (took < 0) {
@@ -325,7 +355,7 @@ void io_active_read(ctx_t *c, sock_t *s, unsigned char *buf, ERL_NIF_TERM *decod
         }
         if (took > 0)
             in_drop(s, (size_t)took);
-        if (s->active == A_FALSE)
+        if (s->active == A_FALSE || s->cut)
             return;
     }
     if (s->rd_closed)
@@ -350,12 +380,6 @@ void io_active_read(ctx_t *c, sock_t *s, unsigned char *buf, ERL_NIF_TERM *decod
         s->big = n >= BIG_READ;
     }
     if (n == 0 || (n < 0 && n != -EAGAIN)) {
-        /* whole packets that Erlang has still to decode go out before the end */
-        if (erl && s->in.used && decode) {
-            s->readable = true;
-            *decode = enif_make_list_cell(c->env, enif_make_resource(c->env, s), *decode);
-            return;
-        }
         read_end(c, s, (int)-n);
         return;
     }
@@ -364,13 +388,6 @@ void io_active_read(ctx_t *c, sock_t *s, unsigned char *buf, ERL_NIF_TERM *decod
         n = 0;
         if (s->in.end - s->in.start < need)
             return;
-    }
-    if (erl) {
-        if (n > 0 && !in_append(&s->in, buf, (size_t)n, 0))
-            io_error(c, s, ENOMEM, false);
-        else if (s->in.used && decode)
-            *decode = enif_make_list_cell(c->env, enif_make_resource(c->env, s), *decode);
-        return;
     }
     const unsigned char *p = buf;
     size_t len = n > 0 ? (size_t)n : 0;
@@ -406,6 +423,7 @@ int io_take(ErlNifEnv *env, sock_t *s, unsigned char *buf, size_t len, ERL_NIF_T
 {
     bool erl = s->opt[OPT_PACKET] >= PB_ERLANG;
     bool raw = s->opt[OPT_PACKET] == PB_RAW;
+    size_t pulled = 0;
     for (;;) {
         size_t have = s->in.used ? s->in.end - s->in.start : 0, need = len;
         unsigned char *p = s->in.used ? s->in.bin.data + s->in.start : buf;
@@ -433,9 +451,16 @@ int io_take(ErlNifEnv *env, sock_t *s, unsigned char *buf, size_t len, ERL_NIF_T
             in_drop(s, w);
             return 1;
         }
+        if (erl && s->in.used && have >= s->need) {
+            unsigned char *d = enif_make_new_binary(env, have, out);
+            memcpy(d, p, have);
+            return 2;
+        }
+        if (s->ended)
+            return take_end(c, s, -s->end_err);
         if (s->rd_closed)
             return -ENOTCONN;
-        if (!s->readable)
+        if (!s->readable || pulled >= RECV_SLICE)
             break;
         if (len == 0 && wants_direct(s)) {
             ssize_t n = pull_binary(c, s, out);
@@ -447,6 +472,8 @@ int io_take(ErlNifEnv *env, sock_t *s, unsigned char *buf, size_t len, ERL_NIF_T
                 break;
             return take_end(c, s, n);
         }
+        if (erl)
+            need = s->need;
         size_t ask = READ_BUF;
         bool direct = false;
         if (raw && len > 0 && len - have < READ_BUF)
@@ -460,8 +487,14 @@ int io_take(ErlNifEnv *env, sock_t *s, unsigned char *buf, size_t len, ERL_NIF_T
         ssize_t n = pull(c, s, direct ? s->in.bin.data + s->in.end : buf, ask);
         if (n == -EAGAIN)
             break;
+        if (n <= 0 && erl && s->in.used) { /* first what Erlang still finds in there */
+            s->ended = true;
+            s->end_err = (int)-n;
+            continue;
+        }
         if (n <= 0)
             return take_end(c, s, n);
+        pulled += (size_t)n;
         s->big = n >= BIG_READ;
         if (direct) {
             s->in.end += (size_t)n;
@@ -474,14 +507,6 @@ int io_take(ErlNifEnv *env, sock_t *s, unsigned char *buf, size_t len, ERL_NIF_T
         }
         if (!in_append(&s->in, buf, (size_t)n, need))
             return -ENOMEM;
-        if (erl)
-            break;
-    }
-    if (erl && s->in.used) {
-        size_t n = s->in.end - s->in.start;
-        unsigned char *d = enif_make_new_binary(env, n, out);
-        memcpy(d, s->in.bin.data + s->in.start, n);
-        return 2;
     }
     return 0;
 }

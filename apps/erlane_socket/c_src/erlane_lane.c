@@ -78,13 +78,16 @@ void lane_bury(lane_t *l, sock_t *s)
     while (!atomic_compare_exchange_weak(&l->dead, &head, s));
 }
 
-/* The same for a socket that stays open but leaves this lane: it takes one
- * more reference, which the lane drops when it holds no event of it. */
+/* Out of the poll set, but open: the lane gets one more reference, which it
+ * drops when it holds no event of the socket. The reference is handed over
+ * after EPOLL_CTL_DEL: before, the poller might drop it and then fetch one. */
 int lane_leave(lane_t *l, sock_t *s)
 {
     dead_t *d = enif_alloc(sizeof *d);
     if (d == NULL)
         return -ENOMEM;
+    sys_epoll_del(l->epfd, s->fd);
+    s->registered = false;
     enif_keep_resource(s);
     d->sock = s;
     dead_t *head = atomic_load(&l->left);
@@ -92,6 +95,17 @@ int lane_leave(lane_t *l, sock_t *s)
         d->next = head;
     while (!atomic_compare_exchange_weak(&l->left, &head, d));
     return 0;
+}
+
+/* A new poller: every socket gets a turn, for what the old one had been told
+ * and not done is lost. */
+void lane_adopt(ctx_t *c, lane_t *l)
+{
+    atomic_store(&l->adopted, true);
+    pthread_mutex_lock(&l->list_mtx);
+    for (sock_t *s = l->list; s; s = s->next)
+        lane_push(c, l, s);
+    pthread_mutex_unlock(&l->list_mtx);
 }
 
 /* Poller only, and only when no fetched event is left. */
@@ -143,8 +157,12 @@ static void handle(ctx_t *c, lane_t *l, sock_t *s, uint32_t ev, unsigned char *b
     }
     if (ev & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR))
         s->readable = true;
-    if (ev & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
+    if (ev & EPOLLPRI) /* urgent data ends a read early: short is not empty */
+        s->readable = true;
+    if (ev & (EPOLLPRI | EPOLLRDHUP | EPOLLHUP | EPOLLERR))
         s->hup = true;
+    if (ev == 0 && s->orphan && atomic_load_explicit(&l->adopted, memory_order_relaxed))
+        sock_orphaned(c, s);
     switch (s->state) {
     case ST_LISTENING:
         if (s->readable)
@@ -161,14 +179,15 @@ static void handle(ctx_t *c, lane_t *l, sock_t *s, uint32_t ev, unsigned char *b
         }
         if (s->q && !s->sendfile && (ev == 0 || (ev & (EPOLLOUT | EPOLLERR | EPOLLHUP))))
             io_flush(c, s);
-        else if (s->sendfile && (ev & (EPOLLOUT | EPOLLERR | EPOLLHUP)))
+        else if (s->sendfile && (ev == 0 || (ev & (EPOLLOUT | EPOLLERR | EPOLLHUP))))
             sock_room(c, s);
         if (s->fd < 0)
             break;
         if (s->active != A_FALSE) {
             io_active_read(c, s, buf, decode);
             /* cut off by its budget: nobody reminds us under edge triggering */
-            if (s->fd >= 0 && s->active != A_FALSE && s->readable && !s->rd_closed)
+            if (s->fd >= 0 && s->active != A_FALSE && !s->rd_closed &&
+                (s->cut || (s->readable && !s->ended)))
                 lane_push(c, l, s);
         } else if (s->readable) {
             sock_notify_reader(c, s, am.ready);
@@ -193,7 +212,7 @@ static int run_pending(ctx_t *c, lane_t *l, unsigned char *buf, ERL_NIF_TERM *de
     int n = 0;
     for (s = first; s; n++) {
         sock_t *next = s->pending_next;
-        if (n > 0 && n % 16 == 0 && sys_now_ns() / 1000 - l->now_ms * 1000 > TURN_NS / 1000) {
+        if (n > 0 && n % 4 == 0 && sys_now_ns() / 1000 - l->now_ms * 1000 > TURN_NS / 1000) {
             /* out of time: back on the list, in this order */
             for (; s; s = next) {
                 next = s->pending_next;
@@ -248,11 +267,15 @@ ERL_NIF_TERM lane_turn(ErlNifEnv *env, lane_t *l)
     while (l->ev_i < l->ev_n) {
         struct epoll_event *e = &l->evs[l->ev_i++];
         handle(&c, l, (sock_t *)(uintptr_t)e->data.u64, e->events, buf, &decode);
-        if ((++served & 15) == 0 && sys_now_ns() - t0 > TURN_NS)
+        if ((++served & 3) == 0 && sys_now_ns() - t0 > TURN_NS)
             break;
     }
-    if (l->ev_i >= l->ev_n)
+    if (l->ev_i >= l->ev_n) {
+        bool adopted = atomic_load_explicit(&l->adopted, memory_order_relaxed);
         served += run_pending(&c, l, buf, &decode);
+        if (adopted && atomic_load(&l->pending) == NULL)
+            atomic_store(&l->adopted, false);
+    }
     if (l->timed && l->now_ms / 1000 > l->wheel_s)
         relay_tick(&c, l, buf);
     if (served == 0) {

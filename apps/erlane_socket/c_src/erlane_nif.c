@@ -148,9 +148,12 @@ static void make_atoms(ErlNifEnv *env)
     A(not_owner, "not_owner"), A(badarg, "badarg"), A(enotconn, "enotconn");
     A(ealready, "ealready"), A(enomem, "enomem"), A(follow, "follow"), A(idle_ms, "idle_ms");
     A(stale, "stale"), A(http, "http"), A(ssl_tls, "ssl_tls"), A(sleep, "sleep");
-    A(infinity, "infinity"), A(flush, "flush"), A(no_lane, "no_lane");
+    A(infinity, "infinity"), A(flush, "flush"), A(stop, "stop"), A(no_lane, "no_lane");
 #undef A
 }
+
+/* Changes when the structures do. */
+#define LAYOUT ((uint64_t)sizeof(sock_t) << 40 | (uint64_t)sizeof(lane_t) << 16 | sizeof(relay_t))
 
 static bool open_types(ErlNifEnv *env, node_t *n, ErlNifResourceFlags how)
 {
@@ -176,6 +179,7 @@ static int load(ErlNifEnv *env, void **priv, ERL_NIF_TERM info)
         return -1;
     memset(n, 0, sizeof *n);
     pthread_mutex_init(&n->mtx, NULL);
+    n->layout = LAYOUT;
     n->lanes_n = schedulers;
     n->buffer = buffer;
     n->lanes = enif_alloc(sizeof *n->lanes * (size_t)(schedulers + 1));
@@ -198,6 +202,8 @@ static int upgrade(ErlNifEnv *env, void **priv, void **old, ERL_NIF_TERM info)
     (void)info;
     node_t *n = *old;
     make_atoms(env);
+    if (n->layout != LAYOUT)
+        return -1; /* living sockets would be misread: restart the node instead */
     if (!open_types(env, n, ERL_NIF_RT_TAKEOVER))
         return -1;
     *priv = n;
@@ -237,7 +243,8 @@ static ErlNifFunc funcs[] = {
     {"recv", 3, n_recv, 0},
     {"peek", 1, n_peek, 0},
     {"take", 5, n_take, 0},
-    {"fail", 2, n_fail, 0},
+    {"need", 4, n_need, 0},
+    {"fail", 3, n_fail, 0},
     {"unrecv", 2, n_unrecv, 0},
     {"active", 2, n_set_active, 0},
     {"close", 1, n_close, 0},

@@ -22,6 +22,7 @@ NIF(n_lane_open)
         BADARG;
     pthread_mutex_lock(&n->mtx);
     lane_t *l = atomic_load(&n->lanes[i]);
+    bool adopt = l != NULL;
     if (l == NULL && (l = lane_open(env, n, i)) != NULL)
         atomic_store(&n->lanes[i], l); /* the table's reference */
     pthread_mutex_unlock(&n->mtx);
@@ -31,6 +32,10 @@ NIF(n_lane_open)
     l->poller = self;
     l->has_poller = true;
     pthread_mutex_unlock(&l->pid_mtx);
+    if (adopt) {
+        ctx_t c = {.env = env};
+        lane_adopt(&c, l);
+    }
     return ok(env, enif_make_resource(env, l));
 }
 
@@ -69,7 +74,8 @@ NIF(n_lane_woke)
     return am.ok;
 }
 
-/* lane_close(Lane): closes its sockets and gives the poll set back. */
+/* lane_close(Lane) -> more | ok: closes its sockets, a slice a call, and at last
+ * gives the poll set back. */
 NIF(n_lane_close)
 {
     lane_t *l;
@@ -78,15 +84,16 @@ NIF(n_lane_close)
     if (argc != 1 || !get_lane(env, argv[0], &l) || !get_pid(env, &self) ||
         enif_compare_pids(&self, &l->poller) != 0)
         BADARG;
-    if (atomic_exchange(&l->stopped, true))
+    if (l->epfd < 0)
         return am.ok;
+    atomic_store(&l->stopped, true);
     pthread_mutex_lock(&n->mtx);
     if (atomic_load(&n->lanes[l->index]) == l)
         atomic_store(&n->lanes[l->index], NULL);
     pthread_mutex_unlock(&n->mtx);
     ctx_t c = {.env = env, .lane = l};
     l->ev_i = l->ev_n = 0;
-    for (;;) {
+    for (int slice = 64;; slice--) {
         pthread_mutex_lock(&l->list_mtx);
         sock_t *s = l->list;
         if (s)
@@ -94,6 +101,10 @@ NIF(n_lane_close)
         pthread_mutex_unlock(&l->list_mtx);
         if (s == NULL)
             break;
+        if (slice == 0) {
+            enif_release_resource(s);
+            return am.more;
+        }
         pthread_mutex_lock(&s->mtx);
         relay_t *r = s->relay;
         if (r)
@@ -119,6 +130,7 @@ NIF(n_lane_close)
     }
     lane_drain_dead(l);
     enif_select(env, (ErlNifEvent)l->epfd, ERL_NIF_SELECT_STOP, l, NULL, am.undefined);
+    l->epfd = -1;
     enif_release_resource(l); /* the table's reference */
     return am.ok;
 }

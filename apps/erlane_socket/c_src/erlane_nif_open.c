@@ -44,6 +44,8 @@ static ERL_NIF_TERM wrap(ErlNifEnv *env, int fd, int family, int state, int lane
         if (from)
             sock_inherit(s, from);
         sock_own(&c, s, &self);
+        if (atomic_load(&l->stopped)) /* while we made it: nobody would poll it */
+            sock_close(&c, s, am.normal);
         pthread_mutex_unlock(&s->mtx);
         t = ok(env, enif_make_resource(env, s));
         enif_release_resource(s); /* the term holds it now */
@@ -136,6 +138,7 @@ NIF(n_connect)
         s->state = ST_CONNECTING;
         s->reader = self;
         s->reader_ticket = ++s->ticket;
+        s->told = false;
         r = sock_register(s);
         t = r < 0 ? posix(env, r)
                   : enif_make_tuple2(env, am.wait, enif_make_uint64(env, s->reader_ticket));
@@ -161,7 +164,9 @@ NIF(n_connected)
                 ? -EINVAL
                 : sys_connect_error(s->fd);
     bool again = r == 0 && sys_name(s->fd, 1, &a) == -ENOTCONN;
-    if (!again && s->reader_ticket == ticket)
+    if (again)
+        s->told = false;
+    else if (s->reader_ticket == ticket)
         s->reader_ticket = 0;
     if (r == 0 && !again) {
         s->state = ST_CONNECTED;
@@ -219,7 +224,11 @@ NIF(n_accept)
             sock_unwait(&c, s, w->ticket);
             w = NULL;
         }
-        if (w) {
+        int reg = sock_register(s); /* an adopted descriptor is not yet */
+        if (w && reg < 0) {
+            sock_unwait(&c, s, w->ticket);
+            t = posix(env, reg);
+        } else if (w) {
             w->woken = false;
             t = enif_make_tuple2(env, am.wait, enif_make_uint64(env, w->ticket));
         } else {
@@ -301,11 +310,8 @@ NIF(n_leave)
     pthread_mutex_lock(&s->mtx);
     bool go = s->fd >= 0 && s->registered && !s->moving && !s->relay &&
               lane_leave(s->lane, s) == 0;
-    if (go) {
-        sys_epoll_del(s->lane->epfd, s->fd);
-        s->registered = false;
+    if (go)
         s->moving = true;
-    }
     pthread_mutex_unlock(&s->mtx);
     return go ? am.ok : am.gone;
 }
@@ -318,7 +324,7 @@ void change_lane(sock_t *s, lane_t *l)
     s->lane = l;
     lane_link(s);
     enif_release_resource(old);
-    count(l, S_MOVED, 1);
+    count_shared(l, S_MOVED, 1);
 }
 
 NIF(n_join)

@@ -72,8 +72,9 @@ NIF(n_shutdown)
         s->pend_shut_rd = how == 2;
     } else if ((r = sys_shutdown(s->fd, how)) < 0) {
         t = posix(env, r);
-    } else if (how == 0) {
-        s->readable = true;
+    } else {
+        s->wr_shut = s->wr_shut || how > 0;
+        s->readable = s->readable || how != 1;
     }
     pthread_mutex_unlock(&s->mtx);
     return t;
@@ -103,6 +104,11 @@ NIF(n_setsockopt)
     int r = s->fd < 0 ? -EINVAL : sys_setsockopt(s->fd, level, name, b.data, b.size);
     if (r == 0 && level == SOL_SOCKET && name == SO_PRIORITY && b.size == sizeof s->priority)
         memcpy(&s->priority, b.data, b.size);
+    struct linger l;
+    if (r == 0 && level == SOL_SOCKET && name == SO_LINGER && b.size == sizeof l) {
+        memcpy(&l, b.data, sizeof l);
+        s->lingers = l.l_onoff && l.l_linger > 0;
+    }
     pthread_mutex_unlock(&s->mtx);
     return result(env, r);
 }
@@ -130,6 +136,17 @@ NIF(n_getsockopt)
     return ok(env, t);
 }
 
+/* What is buffered may be whole packets under the new rules. */
+static void reconsider(ctx_t *c, sock_t *s)
+{
+    if (s->state != ST_CONNECTED || !s->in.used)
+        return;
+    if (s->active != A_FALSE)
+        lane_push(c, s->lane, s);
+    else
+        sock_notify_reader(c, s, am.ready);
+}
+
 NIF(n_setopt)
 {
     int k, v;
@@ -140,6 +157,7 @@ NIF(n_setopt)
     sock_t *s = open_sock(env, argv[0]);
     if (s == NULL)
         BADARG;
+    ctx_t c = ctx(env);
     bool good = s->fd >= 0;
     if (good) {
         s->opt[k] = v;
@@ -148,6 +166,10 @@ NIF(n_setopt)
         if (k == OPT_PACKET) {
             s->http_hdr = false;
             s->version++;
+        }
+        if (k == OPT_PACKET || k == OPT_PACKET_SIZE) {
+            s->need = 0;
+            reconsider(&c, s);
         }
         if (k == OPT_HIGH_WATERMARK && s->opt[OPT_LOW_WATERMARK] > v)
             s->opt[OPT_LOW_WATERMARK] = v;

@@ -36,22 +36,26 @@ NIF(n_recv)
                enif_is_process_alive(env, &s->reader)) {
         t = error(env, am.ealready);
     } else {
+        /* no longer waiting: what ends the socket now is this call's answer */
+        uint64_t mine = s->reader_ticket, before = s->recv_oct;
+        s->reader_ticket = 0;
         int r = io_take(env, s, buf, (size_t)len, &data, &c);
+        pay(env, s->recv_oct - before);
         int reg = r == 0 || r == 2 ? sock_register(s) : 0;
         if (r == 1) {
-            s->reader_ticket = 0;
             t = ok(env, data);
         } else if (r < 0) {
-            if (s->fd >= 0)
-                s->reader_ticket = 0;
             t = r == -ENOTCONN ? error(env, am.closed) : posix(env, r);
         } else if (reg < 0) {
             t = posix(env, reg);
         } else {
-            if (ticket == 0 || s->reader_ticket != ticket)
+            if (ticket == 0 || mine != ticket)
                 ticket = ++s->ticket;
             s->reader = self;
             s->reader_ticket = ticket;
+            s->told = false;
+            if (r == 0 && s->readable) /* cut off at its slice */
+                lane_push(&c, s->lane, s);
             if (r == 2)
                 t = enif_make_tuple6(env, am.decode, enif_make_uint64(env, ticket), data,
                                      enif_make_uint(env, s->version),
@@ -85,9 +89,9 @@ NIF(n_peek)
     return t;
 }
 
-/* take(Ref, Version, N, HttpHeader, Msg | none) -> {ok, Version} | gone: N
+/* take(Ref, Version, N, HttpHeader, Msg | none) -> {ok, Version} | stop | gone: N
  * decoded bytes leave the buffer if nobody took bytes since Version; Msg goes
- * to the owner, and then the socket must be active. */
+ * to the owner, and then the socket must be active; stop if it is no longer. */
 NIF(n_take)
 {
     sock_t *s;
@@ -109,24 +113,56 @@ NIF(n_take)
         in_drop(s, n);
         if (argv[4] == am.nil)
             s->reader_ticket = 0;
-        t = ok(env, enif_make_uint(env, s->version));
+        t = argv[4] != am.nil && s->active == A_FALSE ? am.stop
+                                                      : ok(env, enif_make_uint(env, s->version));
     }
     pthread_mutex_unlock(&s->mtx);
     return t;
 }
 
-/* fail(Ref, emsgsize | eof): a packet that is too long, or (eof) the read that
- * was put off until the last packets had been decoded. */
+/* What Erlang says of the bytes it looked at: still true? */
+static bool still(const sock_t *s, unsigned version, bool active)
+{
+    return s->state == ST_CONNECTED && !s->relay && s->version == version &&
+           (s->active != A_FALSE) == active;
+}
+
+/* need(Ref, Version, Size, Active) -> ok: no whole packet in there; with Size
+ * bytes (0: with any more) there may be one. If no more can come, that was the
+ * end. Active: the poller asks, else a process in recv. */
+NIF(n_need)
+{
+    sock_t *s;
+    unsigned version;
+    ErlNifUInt64 size;
+    if (argc != 4 || !get_sock(env, argv[0], &s) || !enif_get_uint(env, argv[1], &version) ||
+        !enif_get_uint64(env, argv[2], &size))
+        BADARG;
+    bool active = argv[3] == am.true_;
+    ctx_t c = ctx(env);
+    pthread_mutex_lock(&s->mtx);
+    if (still(s, version, active)) {
+        size_t have = s->in.end - s->in.start;
+        s->need = size > have ? (size_t)size : have + 1;
+        if (active && (s->ended || s->readable)) /* more bytes, or the end */
+            lane_push(&c, s->lane, s);
+    }
+    pthread_mutex_unlock(&s->mtx);
+    return am.ok;
+}
+
+/* fail(Ref, Version, Active) -> ok: a packet that is too long, or none at all. */
 NIF(n_fail)
 {
     sock_t *s;
-    if (argc != 2 || !get_sock(env, argv[0], &s))
+    unsigned version;
+    if (argc != 3 || !get_sock(env, argv[0], &s) || !enif_get_uint(env, argv[1], &version))
         BADARG;
     ctx_t c = ctx(env);
     pthread_mutex_lock(&s->mtx);
-    if (s->state == ST_CONNECTED) {
+    if (still(s, version, argv[2] == am.true_)) {
         s->reader_ticket = 0;
-        io_error(&c, s, argv[1] == am.ready ? 0 : EMSGSIZE, false);
+        io_error(&c, s, EMSGSIZE, false);
     }
     pthread_mutex_unlock(&s->mtx);
     return am.ok;
@@ -148,6 +184,7 @@ NIF(n_unrecv)
         t = error(env, am.enomem);
     else {
         s->version++;
+        s->need = 0;
         if (s->active != A_FALSE)
             lane_push(&c, s->lane, s);
         else
@@ -212,7 +249,7 @@ NIF(n_set_active)
             else if (s->in.used)
                 lane_push(&c, s->lane, s);
         }
-    } else if (s->readable || s->in.used) {
+    } else if (s->readable || s->in.used || s->ended) {
         lane_push(&c, s->lane, s);
     }
     if (t == am.ok && wants_to_follow(env, s, c.lane))

@@ -74,11 +74,7 @@ NIF(n_relay)
         e = -sock_register(s[0]);
         r->lane = s[0]->lane;
         if (e == 0 && s[1]->lane != r->lane) {
-            if (s[1]->registered && lane_leave(s[1]->lane, s[1]) == 0) {
-                sys_epoll_del(s[1]->lane->epfd, s[1]->fd);
-                s[1]->registered = false;
-            }
-            if (s[1]->registered)
+            if (s[1]->registered && lane_leave(s[1]->lane, s[1]) != 0)
                 e = ENOMEM;
             else
                 change_lane(s[1], r->lane);
@@ -90,7 +86,7 @@ NIF(n_relay)
             e = EINVAL;
     }
     if (e == 0) {
-        count(r->lane, S_RELAYS, 1);
+        count_shared(r->lane, S_RELAYS, 1);
         relay_start(&c, r);
         t = ok(env, enif_make_resource(env, r));
     } else {

@@ -160,6 +160,7 @@ NIF(n_send)
                                : am.closed);
             goto out;
         }
+        pay(env, (size_t)n);
         if ((size_t)n == total) {
             if (wants_to_follow(env, s, c.lane))
                 t = am.follow;

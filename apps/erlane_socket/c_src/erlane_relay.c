@@ -94,7 +94,7 @@ static void finish(ctx_t *c, relay_t *r, ERL_NIF_TERM reason, bool reset)
     if (s[0] == NULL)
         return;
     unwheel(r);
-    count(r->lane, S_RELAYS, (uint64_t)-1);
+    count_shared(r->lane, S_RELAYS, -1);
     pthread_mutex_lock(&r->mtx);
     r->s[0] = r->s[1] = NULL;
     pthread_mutex_unlock(&r->mtx);
@@ -283,11 +283,16 @@ void relay_tick(ctx_t *c, lane_t *l, unsigned char *buf)
 {
     (void)buf;
     int64_t now_s = l->now_ms / 1000;
+    int seen = 0;
     while (l->wheel_s < now_s) {
         l->wheel_s++;
         int slot = (int)(l->wheel_s % WHEEL);
         relay_t *r = l->wheel[slot];
         while (r) {
+            if ((++seen & 15) == 0 && sys_now_ns() / 1000000 - l->now_ms > 1) {
+                l->wheel_s--; /* enough for one turn: this slot again in the next */
+                return;
+            }
             relay_t *next = r->next;
             int64_t d = deadline(r);
             sock_t *a = r->s[0], *b = r->s[1];

@@ -55,6 +55,8 @@ sock_t *sock_new(lane_t *l, int fd, int family, int state)
     s->family = (uint8_t)family;
     s->state = (uint8_t)state;
     s->readable = true; /* unknown: the first read tries */
+    /* Ancillary data ends a read of a Unix socket early: short is not empty. */
+    s->hup = family == 0;
     s->lane = l;
     enif_keep_resource(l);
     set_defaults(s);
@@ -67,6 +69,7 @@ void sock_inherit(sock_t *s, const sock_t *from)
 {
     memcpy(s->opt, from->opt, sizeof s->opt);
     s->linger0 = from->linger0;
+    s->lingers = from->lingers;
     s->priority = from->priority;
     if (s->priority)
         (void)sys_setsockopt(s->fd, SOL_SOCKET, SO_PRIORITY, &s->priority, sizeof s->priority);
@@ -103,8 +106,10 @@ size_t sock_queued(const sock_t *s) { return s->q ? enif_ioq_size(s->q) : 0; }
 
 void sock_notify_reader(ctx_t *c, sock_t *s, ERL_NIF_TERM what)
 {
-    if (s->reader_ticket)
+    if (s->reader_ticket && !s->told) {
+        s->told = true; /* once, however many edges come before it looks */
         send_async(c, s, &s->reader, s->reader_ticket, what);
+    }
 }
 
 /* One waiter is woken for one edge; it wakes the next if more may be there. */
@@ -203,7 +208,8 @@ void sock_close(ctx_t *c, sock_t *s, ERL_NIF_TERM why)
         for (waiter_t *w; (w = s->waiters);) {
             s->waiters = w->next;
             enif_demonitor_process(c->env, s, &w->mon);
-            send_async(c, s, &w->pid, w->ticket, am.closed);
+            if (!w->woken) /* else it is on its way to look */
+                send_async(c, s, &w->pid, w->ticket, am.closed);
             enif_free(w);
         }
     else
@@ -216,7 +222,10 @@ void sock_close(ctx_t *c, sock_t *s, ERL_NIF_TERM why)
     sock_disown(c, s);
     tell_watcher(c, s, why);
     s->active = A_FALSE;
-    lane_unlink(s);
+    if (s->lingers) { /* erlane_tcp:close has waited; close(2) must not */
+        struct linger off = {0, 0};
+        (void)sys_setsockopt(s->fd, SOL_SOCKET, SO_LINGER, &off, sizeof off);
+    }
     if (s->registered)
         sys_epoll_del(s->lane->epfd, s->fd);
     sys_close(s->fd);
@@ -225,6 +234,7 @@ void sock_close(ctx_t *c, sock_t *s, ERL_NIF_TERM why)
         sys_close(s->file);
     s->file = -1;
     s->moving = false;
+    lane_unlink(s); /* last: a lane that stops waits for its list to be empty */
     if (s->registered) {
         s->registered = false;
         lane_bury(s->lane, s);
@@ -253,6 +263,21 @@ void sock_watch_owner(ctx_t *c, sock_t *s)
         owner_died(c, s);
 }
 
+/* Queued output goes out first; a process of the lane waits for that. */
+void sock_orphaned(ctx_t *c, sock_t *s)
+{
+    lane_t *l = s->lane;
+    s->orphan = true;
+    pthread_mutex_lock(&l->pid_mtx);
+    bool has = l->has_poller;
+    ErlNifPid poller = l->poller;
+    pthread_mutex_unlock(&l->pid_mtx);
+    if (has)
+        ctx_send(c, &poller, enif_make_tuple2(c->env, am.orphan, sock_term(c->env, s)));
+    else
+        sock_close(c, s, am.normal);
+}
+
 static void owner_died(ctx_t *c, sock_t *s)
 {
     s->owned = s->monitored = false;
@@ -261,19 +286,7 @@ static void owner_died(ctx_t *c, sock_t *s)
         sock_close(c, s, am.normal);
         return;
     }
-    /* Queued output goes out first; a process of the lane waits for that. */
-    s->orphan = true;
-    lane_t *l = s->lane;
-    pthread_mutex_lock(&l->pid_mtx);
-    bool has = l->has_poller;
-    ErlNifPid poller = l->poller;
-    pthread_mutex_unlock(&l->pid_mtx);
-    if (has) {
-        ErlNifEnv *m = c->env;
-        ctx_send(c, &poller, enif_make_tuple2(m, am.orphan, sock_term(m, s)));
-    } else {
-        sock_close(c, s, am.normal);
-    }
+    sock_orphaned(c, s);
 }
 
 void sock_down(ErlNifEnv *env, void *obj, ErlNifPid *pid, ErlNifMonitor *mon)

@@ -57,7 +57,8 @@ enum state { ST_OPEN, ST_CONNECTING, ST_CONNECTED, ST_LISTENING, ST_CLOSED };
 enum active { A_FALSE, A_TRUE, A_ONCE, A_COUNT };
 
 enum { READ_BUF = 65536, BIG_READ = 16384, MAX_EVENTS = 256, MAX_IOV = 1024, MAX_VEC = 16384,
-       MAX_RECV = 64 * 1024 * 1024, SEND_SLICE = 1024 * 1024, WHEEL = 512,
+       MAX_RECV = 64 * 1024 * 1024, SEND_SLICE = 1024 * 1024,
+       RECV_SLICE = 1024 * 1024, PACKETS = 256, WHEEL = 512,
        FOLLOW_CALLS = 16, FOLLOW_MS = 100 };
 
 typedef struct lane lane_t;
@@ -88,6 +89,10 @@ typedef struct sock {
     uint8_t state, active, family;
     bool registered : 1; /* in the lane's poll set */
     bool readable : 1;
+    bool cut : 1;       /* delivery stopped at its budget: whole packets are left */
+    bool ended : 1;     /* the end was read; packets Erlang decodes go out before it */
+    bool told : 1;      /* the waiting reader has been woken */
+    bool lingers : 1;   /* SO_LINGER with a time: close(2) would block */
     bool big : 1;       /* the last read was a large one */
     bool hup : 1;       /* EPOLLRDHUP, HUP or ERR seen: a short read is not the end */
     bool rd_closed : 1; /* end of file delivered, exit_on_close false */
@@ -119,6 +124,8 @@ typedef struct sock {
     int priority; /* SO_PRIORITY as set: the one option accept4 does not inherit */
     int32_t opt[OPT_STORED];
     inbuf_t in;
+    int end_err;      /* with `ended`: errno, or 0 for the end of file */
+    size_t need;      /* bytes without which Erlang finds no packet in `in` */
     uint32_t version; /* changes whenever bytes leave the front of `in` */
     ErlNifPid reader;
     uint64_t reader_ticket; /* 0: nobody reads */
@@ -163,6 +170,7 @@ struct lane {
     ErlNifPid poller;
     bool has_poller;
     atomic_bool stopped;
+    atomic_bool adopted; /* a new poller: what the old one knew is told again */
     int ev_i, ev_n;
     struct epoll_event evs[MAX_EVENTS];
     int64_t now_ms;
@@ -195,6 +203,7 @@ struct relay {
 
 /* One per loaded library, handed on at upgrade. */
 struct node {
+    uint64_t layout; /* of the structures: an upgrade must have the same */
     ErlNifResourceType *sock_type, *lane_type, *relay_type;
     pthread_mutex_t mtx;
     int lanes_n;
@@ -211,7 +220,7 @@ struct atoms {
         async, ready, closed, timeout, einval, true_, false_, once, decode, wake, orphan, gone,
         undefined, nil, local, inet4, inet6, eagain, more, too_long, relay, reason, to_a, to_b,
         ms, normal, reset, idle, half_close, busy, pending, not_owner, badarg, enotconn, ealready,
-        enomem, follow, idle_ms, stale, http, ssl_tls, sleep, infinity, flush, no_lane;
+        enomem, follow, idle_ms, stale, http, ssl_tls, sleep, infinity, flush, no_lane, stop;
 };
 extern struct atoms am;
 
@@ -229,6 +238,20 @@ static inline void count(lane_t *l, enum lane_stat k, uint64_t n)
                               memory_order_relaxed);
 }
 
+/* For counts that callers of any thread bump, and seldom. */
+static inline void count_shared(lane_t *l, enum lane_stat k, int64_t n)
+{
+    atomic_fetch_add_explicit(&l->stat[k], (uint64_t)n, memory_order_relaxed);
+}
+
+/* A call that moved n bytes gives its part of the timeslice back: 10 us or so
+ * for 10 KB, of 1 ms. */
+static inline void pay(ErlNifEnv *env, size_t n)
+{
+    if (n >= 8192)
+        enif_consume_timeslice(env, n > 1000000 ? 100 : (int)(n / 10000) + 1);
+}
+
 /* erlane_sock.c: life of a socket. All but sock_new want s->mtx held. */
 sock_t *sock_new(lane_t *l, int fd, int family, int state);
 void sock_inherit(sock_t *s, const sock_t *from);
@@ -242,6 +265,7 @@ void sock_down(ErlNifEnv *env, void *obj, ErlNifPid *pid, ErlNifMonitor *mon);
 void sock_notify_reader(ctx_t *c, sock_t *s, ERL_NIF_TERM what);
 void sock_wake_acceptor(ctx_t *c, sock_t *s);
 waiter_t *sock_wait(sock_t *s, const ErlNifPid *pid);
+void sock_orphaned(ctx_t *c, sock_t *s);
 bool sock_unwait(ctx_t *c, sock_t *s, uint64_t ticket);
 void sock_wake_senders(ctx_t *c, sock_t *s, ERL_NIF_TERM what);
 void sock_room(ctx_t *c, sock_t *s);
@@ -272,6 +296,7 @@ int64_t pkt_length(const sock_t *s, const unsigned char *p, size_t n, size_t *ne
 void lane_push(ctx_t *c, lane_t *l, sock_t *s);
 void lane_bury(lane_t *l, sock_t *s);
 int lane_leave(lane_t *l, sock_t *s);
+void lane_adopt(ctx_t *c, lane_t *l);
 lane_t *lane_here(node_t *n);
 void lane_link(sock_t *s);
 void lane_unlink(sock_t *s);

@@ -80,7 +80,7 @@ int sys_epoll_create(void) { return res(epoll_create1(EPOLL_CLOEXEC)); }
 
 int sys_epoll_add(int epfd, int fd, uint64_t data)
 {
-    struct epoll_event e = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
+    struct epoll_event e = {.events = EPOLLIN | EPOLLPRI | EPOLLOUT | EPOLLRDHUP | EPOLLET,
                             .data = {.u64 = data}};
     return res(epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &e));
 }

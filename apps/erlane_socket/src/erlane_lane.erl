@@ -91,7 +91,16 @@ handle({orphan, Socket}, _Lane, _Parent) ->
     _ = spawn(fun() -> erlane_tcp:close(Socket) end),
     ok;
 handle({'EXIT', Parent, Reason}, Lane, Parent) ->
-    ok = erlane_nif:lane_close(Lane),
+    close(Lane),
     exit(Reason);
 handle(_Other, _Lane, _Parent) ->
     ok.
+
+close(Lane) ->
+    case erlane_nif:lane_close(Lane) of
+        more ->
+            erlang:yield(),
+            close(Lane);
+        ok ->
+            ok
+    end.

@@ -9,7 +9,7 @@
          lane_stats/1, lane_list/1]).
 -export([open/4, fdopen/2, bind/2, listen/2, connect/2, connected/2, accept/2, cancel/2]).
 -export([send/2, sendfile_begin/2, sendfile_step/3, sendfile_end/1]).
--export([recv/3, peek/1, take/5, fail/2, unrecv/2, set_active/2, follow/1]).
+-export([recv/3, peek/1, take/5, need/4, fail/3, unrecv/2, set_active/2, follow/1]).
 -export([close/1, close_now/2, shutdown/2]).
 -export([setsockopt/4, getsockopt/4, setopt/3, getopt/2, name/2, stat/1, info/1, watch/1]).
 -export([give/2, handover/1, own/2, owner/1, relay/7, relay_info/1, relay_stop/2, faults/1]).
@@ -19,7 +19,7 @@
 -nifs([lane_open/1, lane_turn/1, lane_sleep/1, lane_woke/1, lane_close/1, lane_here/0,
        lane_stats/1, lane_list/1, open/4, fdopen/2, bind/2, listen/2, connect/2, connected/2,
        accept/2, cancel/2, leave/1, join/1, send/2, sendfile_begin/2, sendfile_step/3,
-       sendfile_end/1, recv/3, peek/1, take/5, fail/2, unrecv/2, active/2, close/1, close_now/2,
+       sendfile_end/1, recv/3, peek/1, take/5, need/4, fail/3, unrecv/2, active/2, close/1, close_now/2,
        shutdown/2, setsockopt/4, getsockopt/4, setopt/3, getopt/2, name/2, stat/1, info/1,
        watch/1, give/2, handover/1, own/2, owner/1, relay/7, relay_info/1, relay_stop/2, faults/1]).
 
@@ -87,7 +87,7 @@ lane_turn(_Lane) -> erlang:nif_error(not_loaded).
 lane_sleep(_Lane) -> erlang:nif_error(not_loaded).
 -spec lane_woke(reference()) -> ok.
 lane_woke(_Lane) -> erlang:nif_error(not_loaded).
--spec lane_close(reference()) -> ok.
+-spec lane_close(reference()) -> ok | more.
 lane_close(_Lane) -> erlang:nif_error(not_loaded).
 -spec lane_here() -> non_neg_integer().
 lane_here() -> erlang:nif_error(not_loaded).
@@ -134,10 +134,12 @@ recv(_Ref, _Length, _Ticket) -> erlang:nif_error(not_loaded).
 -spec peek(ref()) -> {binary(), non_neg_integer(), integer(), boolean()} | gone.
 peek(_Ref) -> erlang:nif_error(not_loaded).
 -spec take(ref(), non_neg_integer(), pos_integer(), boolean(), term()) ->
-          {ok, non_neg_integer()} | gone.
+          {ok, non_neg_integer()} | stop | gone.
 take(_Ref, _Version, _Bytes, _HttpHeader, _Message) -> erlang:nif_error(not_loaded).
--spec fail(ref(), emsgsize | ready) -> ok.
-fail(_Ref, _Why) -> erlang:nif_error(not_loaded).
+-spec need(ref(), non_neg_integer(), non_neg_integer(), boolean()) -> ok.
+need(_Ref, _Version, _Size, _Active) -> erlang:nif_error(not_loaded).
+-spec fail(ref(), non_neg_integer(), boolean()) -> ok.
+fail(_Ref, _Version, _Active) -> erlang:nif_error(not_loaded).
 -spec unrecv(ref(), iodata()) -> ok | posix().
 unrecv(_Ref, _Data) -> erlang:nif_error(not_loaded).
 -spec active(ref(), true | false | once | integer()) -> ok | ready | follow | {error, einval}.

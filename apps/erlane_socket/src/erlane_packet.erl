@@ -53,17 +53,17 @@ pump(Ref, Bin, Version, Type, Header) ->
                 _ ->
                     ok
             end;
-        more ->
-            ok;
+        {more, Size} ->
+            erlane_nif:need(Ref, Version, Size, true);
         error ->
-            erlane_nif:fail(Ref, emsgsize)
+            erlane_nif:fail(Ref, Version, true)
     end.
 
 %% @doc One packet off the front of Bin as the socket's options want it, with
-%% what remains; `more' when it is not complete, `error' when it is too long or
-%% no packet of this type can begin so.
+%% what remains; `more' when it is not complete, with the size it has if that is
+%% known, else 0; `error' when it is too long or no packet of this type.
 -spec decode(reference(), integer(), boolean(), binary()) ->
-          {ok, term(), binary(), boolean()} | more | error.
+          {ok, term(), binary(), boolean()} | {more, non_neg_integer()} | error.
 decode(Ref, Type, Header, Bin) ->
     {ok, Max} = option(Ref, ?OPT_PACKET_SIZE, 0),
     {ok, Buffer} = option(Ref, ?OPT_BUFFER, 1460),
@@ -76,7 +76,8 @@ decode(Ref, Type, Header, Bin) ->
             {ok, form(Ref, Type, Packet), Rest, header_next(Type, Header, Packet)};
         {more, _} when ?IS_HTTP(Type), byte_size(Bin) >= Buffer, byte_size(Bin) >= Max -> error;
         {more, Size} when is_integer(Size), Size > 16#4000000 -> error;
-        {more, _} -> more;
+        {more, undefined} -> {more, 0};
+        {more, Size} -> {more, Size};
         {error, _} -> error
     end.
 

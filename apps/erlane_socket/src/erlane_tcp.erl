@@ -154,10 +154,11 @@ received(Ref, Length, {decode, Ticket, Bin, Version, Type, Header}, Deadline) ->
                 {ok, _} -> {ok, Packet};
                 gone -> received(Ref, Length, erlane_nif:recv(Ref, Length, Ticket), Deadline)
             end;
-        more ->
-            received(Ref, Length, {wait, Ticket}, Deadline);
+        {more, Size} ->
+            ok = erlane_nif:need(Ref, Version, Size, false),
+            received(Ref, Length, erlane_nif:recv(Ref, Length, Ticket), Deadline);
         error ->
-            ok = erlane_nif:fail(Ref, emsgsize),
+            ok = erlane_nif:fail(Ref, Version, false),
             {error, emsgsize}
     end;
 received(_Ref, _Length, Answer, _Deadline) ->
