@@ -39,14 +39,23 @@ NIF(n_lane_open)
     return ok(env, enif_make_resource(env, l));
 }
 
+/* A lane has one poller: the process that opened it last. */
+static bool polls(lane_t *l, const ErlNifPid *self)
+{
+    pthread_mutex_lock(&l->pid_mtx);
+    bool yes = l->has_poller && enif_compare_pids(self, &l->poller) == 0;
+    pthread_mutex_unlock(&l->pid_mtx);
+    return yes && !atomic_load(&l->stopped);
+}
+
+/* lane_turn(Lane) -> as lane_turn in erlane_lane.c | gone: not its poller. */
 NIF(n_lane_turn)
 {
     lane_t *l;
     ErlNifPid self;
-    if (argc != 1 || !get_lane(env, argv[0], &l) || !get_pid(env, &self) ||
-        enif_compare_pids(&self, &l->poller) != 0 || atomic_load(&l->stopped))
-        BADARG; /* a lane has one poller */
-    return lane_turn(env, l);
+    if (argc != 1 || !get_lane(env, argv[0], &l) || !get_pid(env, &self))
+        BADARG;
+    return polls(l, &self) ? lane_turn(env, l) : am.gone;
 }
 
 NIF(n_lane_sleep)
@@ -54,9 +63,10 @@ NIF(n_lane_sleep)
     lane_t *l;
     ErlNifPid self;
     int64_t wait;
-    if (argc != 1 || !get_lane(env, argv[0], &l) || !get_pid(env, &self) ||
-        enif_compare_pids(&self, &l->poller) != 0 || atomic_load(&l->stopped))
+    if (argc != 1 || !get_lane(env, argv[0], &l) || !get_pid(env, &self))
         BADARG;
+    if (!polls(l, &self))
+        return am.gone;
     int r = lane_sleep(env, l, &wait);
     if (r < 0)
         return posix(env, r);

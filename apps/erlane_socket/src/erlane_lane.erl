@@ -8,7 +8,9 @@
 %% the poll set and the sockets live on.
 -module(erlane_lane).
 
--export([start_link/1, loop/3]).
+-export([start_link/1, start_stand_in/1, loop/3]).
+
+-type me() :: {Parent :: pid(), Index :: pos_integer(), own | stand_in}.
 
 %% Turns in a row that find nothing before the lane goes to sleep. Waking up
 %% costs more than a few empty turns.
@@ -17,9 +19,21 @@
 %% @doc Starts the poller of lane Index, which is a scheduler's number.
 -spec start_link(pos_integer()) -> {ok, pid()} | {error, term()}.
 start_link(Index) ->
+    %% The VM knows the option `scheduler', its documentation does not. Written
+    %% out, dialyzer would take the call for one that fails.
+    start(Index, own, [{list_to_atom("scheduler"), Index}]).
+
+%% @doc Starts a poller for a lane whose scheduler is offline, on any scheduler.
+-spec start_stand_in(pos_integer()) -> {ok, pid()} | {error, term()}.
+start_stand_in(Index) ->
+    start(Index, stand_in, []).
+
+start(Index, Kind, Options) ->
     Starter = self(),
     Tag = make_ref(),
-    Pid = spawn_opt(fun() -> init(Starter, Tag, Index) end, [link, {scheduler, Index}, {min_heap_size, 16384}]),
+    %% the garbage of a few thousand messages fits on this heap
+    Pid = spawn_opt(fun() -> init(Starter, Tag, Index, Kind) end,
+                    [link, {min_heap_size, 16384} | Options]),
     receive
         {Tag, Answer} ->
             Answer;
@@ -27,73 +41,88 @@ start_link(Index) ->
             {error, Reason}
     end.
 
-init(Starter, Tag, Index) ->
+init(Starter, Tag, Index, Kind) ->
     _ = process_flag(trap_exit, true),
     case erlane_nif:lane_open(Index) of
         {ok, Lane} ->
             Starter ! {Tag, {ok, self()}},
-            loop(Lane, Starter, 0);
+            loop(Lane, {Starter, Index, Kind}, 0);
         {error, Reason} ->
             unlink(Starter),
             Starter ! {Tag, {error, Reason}}
     end.
 
 %% @private Exported so that a new version of this module takes over.
--spec loop(reference(), pid(), non_neg_integer()) -> no_return().
-loop(Lane, Parent, Empty) ->
+-spec loop(reference(), me(), non_neg_integer()) -> no_return().
+loop(Lane, Me, Empty) ->
     case erlane_nif:lane_turn(Lane) of
         0 when Empty >= ?EMPTY_TURNS ->
-            sleep(Lane, Parent);
+            sleep(Lane, Me);
         0 ->
             erlang:yield(),
-            loop(Lane, Parent, Empty + 1);
+            loop(Lane, Me, Empty + 1);
+        gone ->
+            displaced(Lane, Me);
         {_, Refs} ->
             lists:foreach(fun erlane_packet:pump/1, Refs),
-            mail(Lane, Parent);
+            mail(Lane, Me);
         _ ->
             erlang:yield(),
-            mail(Lane, Parent)
+            mail(Lane, Me)
+    end.
+
+%% Another has adopted the lane: a stand-in while our scheduler was offline, and
+%% now we run again; or its own poller, and we were the stand-in.
+displaced(_Lane, {_, _, stand_in}) ->
+    exit(normal);
+displaced(_Lane, {_, Index, own} = Me) ->
+    case erlane_nif:lane_open(Index) of
+        {ok, Lane} -> ?MODULE:loop(Lane, Me, 0);
+        {error, Reason} -> exit({lane_open, Reason})
     end.
 
 %% What has come meanwhile, without waiting.
-mail(Lane, Parent) ->
+mail(Lane, Me) ->
     receive
         Message ->
-            handle(Message, Lane, Parent),
-            mail(Lane, Parent)
+            handle(Message, Lane, Me),
+            mail(Lane, Me)
     after 0 ->
-        ?MODULE:loop(Lane, Parent, 0)
+        ?MODULE:loop(Lane, Me, 0)
     end.
 
-sleep(Lane, Parent) ->
+sleep(Lane, Me) ->
+    ok = erlane_lanes:check(),
     case erlane_nif:lane_sleep(Lane) of
         busy ->
-            ?MODULE:loop(Lane, Parent, 0);
+            ?MODULE:loop(Lane, Me, 0);
+        gone ->
+            displaced(Lane, Me);
         {error, Reason} ->
             exit({lane_sleep, Reason});
         Time ->
             receive
                 Message ->
                     ok = erlane_nif:lane_woke(Lane),
-                    handle(Message, Lane, Parent)
+                    handle(Message, Lane, Me)
             after Time ->
                 ok = erlane_nif:lane_woke(Lane)
             end,
-            ?MODULE:loop(Lane, Parent, 0)
+            ?MODULE:loop(Lane, Me, 0)
     end.
 
-handle({select, _, _, ready_input}, _Lane, _Parent) ->
+handle({select, _, _, ready_input}, _Lane, _Me) ->
     ok;
-handle(wake, _Lane, _Parent) ->
+handle(wake, _Lane, _Me) ->
     ok;
-handle({orphan, Socket}, _Lane, _Parent) ->
+handle({orphan, Socket}, _Lane, _Me) ->
     %% Its owner died while output was queued: somebody must wait for that.
     _ = spawn(fun() -> erlane_tcp:close(Socket) end),
     ok;
-handle({'EXIT', Parent, Reason}, Lane, Parent) ->
+handle({'EXIT', Parent, Reason}, Lane, {Parent, _, _}) ->
     close(Lane),
     exit(Reason);
-handle(_Other, _Lane, _Parent) ->
+handle(_Other, _Lane, _Me) ->
     ok.
 
 close(Lane) ->

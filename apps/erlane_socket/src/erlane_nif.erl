@@ -81,9 +81,9 @@ take_messages_in() ->
 
 -spec lane_open(pos_integer()) -> {ok, reference()} | posix().
 lane_open(_Index) -> erlang:nif_error(not_loaded).
--spec lane_turn(reference()) -> non_neg_integer() | {non_neg_integer(), [ref()]}.
+-spec lane_turn(reference()) -> non_neg_integer() | {non_neg_integer(), [ref()]} | gone.
 lane_turn(_Lane) -> erlang:nif_error(not_loaded).
--spec lane_sleep(reference()) -> busy | infinity | pos_integer() | posix().
+-spec lane_sleep(reference()) -> busy | infinity | pos_integer() | gone | posix().
 lane_sleep(_Lane) -> erlang:nif_error(not_loaded).
 -spec lane_woke(reference()) -> ok.
 lane_woke(_Lane) -> erlang:nif_error(not_loaded).

@@ -29,6 +29,7 @@
 %% @doc The lanes that are open, by the numbers of their schedulers.
 -spec lanes() -> [pos_integer()].
 lanes() ->
+    ok = erlane_lanes:sync(),
     [I || I <- lists:seq(1, erlang:system_info(schedulers)),
           erlane_nif:lane_stats(I) =/= undefined].
 
