@@ -1,0 +1,53 @@
+%% SPDX-License-Identifier: Apache-2.0
+%% @doc Each benchmark runs to its end and prints a table. Times are not judged.
+-module(bench_SUITE).
+
+-export([all/0, suite/0]).
+-export([echo/1, http/1, short/1, proxy/1, latency/1, idle/1, wrong_names/1]).
+
+-include_lib("stdlib/include/assert.hrl").
+
+suite() -> [{timetrap, {minutes, 3}}].
+
+all() -> [echo, http, short, proxy, latency, idle, wrong_names].
+
+echo(_) -> quick("echo", ["gen_tcp", "erlane"]).
+http(_) -> quick("http", ["gen_tcp", "erlane", "c-epoll"]).
+short(_) -> quick("short", ["gen_tcp", "erlane", "c-epoll"]).
+proxy(_) -> quick("proxy", ["gen_tcp", "relay", "haproxy"]).
+latency(_) -> quick("latency", ["gen_tcp", "erlane"]).
+idle(_) -> quick("idle", ["gen_tcp", "erlane"]).
+
+%% What does not exist is an error of usage that names it.
+wrong_names(_) ->
+    {2, Scenario} = run(["no_such"]),
+    ?assertNotEqual(nomatch, string:find(Scenario, "no_such")),
+    {2, Contestant} = run(["http", "--only", "no_such"]),
+    ?assertNotEqual(nomatch, string:find(Contestant, "no_such")).
+
+quick(Scenario, Contestants) ->
+    Only = lists:append(lists:join(",", Contestants)),
+    {Status, Output} = run([Scenario, "--quick", "--only", Only]),
+    ?assertEqual({0, Output}, {Status, Output}),
+    [?assertNotEqual({C, nomatch}, {C, string:find(Output, ["| ", C])}) || C <- Contestants].
+
+run(Arguments) ->
+    Port = open_port({spawn_executable, command(filename:absname(""))},
+                     [{args, ["bench" | Arguments]}, exit_status, stderr_to_stdout, binary]),
+    collect(Port, []).
+
+collect(Port, Output) ->
+    receive
+        {Port, {data, Data}} -> collect(Port, [Output, Data]);
+        {Port, {exit_status, Status}} -> {Status, unicode:characters_to_list(Output)}
+    end.
+
+%% The command of the tree that this suite was started in.
+command("/") ->
+    ct:fail("no bin/erlane above the working directory");
+command(Dir) ->
+    Command = filename:join([Dir, "bin", "erlane"]),
+    case filelib:is_regular(Command) of
+        true -> Command;
+        false -> command(filename:dirname(Dir))
+    end.
