@@ -227,7 +227,7 @@ static void read_end(ctx_t *c, sock_t *s, int err)
 
 void io_error(ctx_t *c, sock_t *s, int err, bool send_side)
 {
-    if (send_side && err == EPIPE && !s->wr_shut)
+    if (send_side && err == EPIPE && !s->shut_queued)
         err = ECONNRESET;
     bool show = err == ECONNRESET && s->opt[OPT_SHOW_ECONNRESET];
     if (!send_side) {
@@ -522,7 +522,7 @@ void io_after_queue(ctx_t *c, sock_t *s)
         int how = s->pend_shut_rd ? SHUT_RDWR : SHUT_WR;
         s->pend_shut = false;
         if (sys_shutdown(s->fd, how) == 0)
-            s->wr_shut = true;
+            s->wr_shut = s->shut_queued = true;
     }
 }
 

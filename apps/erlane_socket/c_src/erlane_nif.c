@@ -218,6 +218,7 @@ static void unload(ErlNifEnv *env, void *priv)
 
 #define DIRTY_IO ERL_NIF_DIRTY_JOB_IO_BOUND
 static ErlNifFunc funcs[] = {
+    {"lane_make", 1, n_lane_make, 0},
     {"lane_open", 1, n_lane_open, 0},
     {"lane_turn", 1, n_lane_turn, 0},
     {"lane_sleep", 1, n_lane_sleep, 0},

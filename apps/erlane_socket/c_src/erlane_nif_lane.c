@@ -10,6 +10,21 @@ static bool get_lane(ErlNifEnv *env, ERL_NIF_TERM t, lane_t **l)
     return enif_get_resource(env, t, lane_type, (void **)l);
 }
 
+/* lane_make(Index) -> ok: opens the lane if need be, without a poller as yet. */
+NIF(n_lane_make)
+{
+    node_t *n = node(env);
+    int i;
+    if (argc != 1 || !enif_get_int(env, argv[0], &i) || i < 1 || i > n->lanes_n)
+        BADARG;
+    pthread_mutex_lock(&n->mtx);
+    lane_t *l = atomic_load(&n->lanes[i]);
+    if (l == NULL && (l = lane_open(env, n, i)) != NULL)
+        atomic_store(&n->lanes[i], l); /* the table's reference */
+    pthread_mutex_unlock(&n->mtx);
+    return l ? am.ok : error(env, am.enomem);
+}
+
 /* lane_open(Index) -> {ok, Lane}: the same lane again while it is open, so a
  * restarted poller adopts the poll set. The caller becomes the poller. */
 NIF(n_lane_open)

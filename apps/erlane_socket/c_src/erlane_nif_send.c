@@ -154,10 +154,11 @@ NIF(n_send)
     if (!later) {
         n = write_now(env, s, c.lane, h, (size_t)hn, argv[1], one ? &bin : NULL, &asked);
         if (n < 0) {
+            bool reset = n == -ECONNRESET || (n == -EPIPE && !s->shut_queued);
+            bool show = reset && s->opt[OPT_SHOW_ECONNRESET];
             io_error(&c, s, (int)-n, true);
-            t = error(env, s->resetby || (n == -ECONNRESET && s->opt[OPT_SHOW_ECONNRESET])
-                               ? errno_term(env, ECONNRESET)
-                               : am.closed);
+            s->resetby = false; /* this answer tells */
+            t = error(env, show ? errno_term(env, ECONNRESET) : am.closed);
             goto out;
         }
         pay(env, (size_t)n);

@@ -97,6 +97,9 @@ typedef struct sock {
     bool hup : 1;       /* EPOLLRDHUP, HUP or ERR seen: a short read is not the end */
     bool rd_closed : 1; /* end of file delivered, exit_on_close false */
     bool wr_shut : 1;
+    /* A shutdown that waited behind the queue: only after such a one is EPIPE
+     * not taken for a reset, as in inet. */
+    bool shut_queued : 1;
     bool pend_shut : 1; /* shutdown(write) waits behind the queue */
     bool pend_shut_rd : 1;
     bool http_hdr : 1; /* packet http: the first line has been taken */

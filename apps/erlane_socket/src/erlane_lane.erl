@@ -28,29 +28,22 @@ start_link(Index) ->
 start_stand_in(Index) ->
     start(Index, stand_in, []).
 
+%% Waits for nothing that the new process does: its scheduler may be going
+%% offline, and then it does nothing. The lane itself is there at once.
 start(Index, Kind, Options) ->
-    Starter = self(),
-    Tag = make_ref(),
-    %% the garbage of a few thousand messages fits on this heap
-    Pid = spawn_opt(fun() -> init(Starter, Tag, Index, Kind) end,
-                    [link, {min_heap_size, 16384} | Options]),
-    receive
-        {Tag, Answer} ->
-            Answer;
-        {'EXIT', Pid, Reason} ->
-            {error, Reason}
+    case erlane_nif:lane_make(Index) of
+        ok ->
+            Me = {self(), Index, Kind},
+            %% the garbage of a few thousand messages fits on this heap
+            {ok, spawn_opt(fun() -> init(Me) end, [link, {min_heap_size, 16384} | Options])};
+        {error, _} = Error ->
+            Error
     end.
 
-init(Starter, Tag, Index, Kind) ->
+init({_, Index, _} = Me) ->
     _ = process_flag(trap_exit, true),
-    case erlane_nif:lane_open(Index) of
-        {ok, Lane} ->
-            Starter ! {Tag, {ok, self()}},
-            loop(Lane, {Starter, Index, Kind}, 0);
-        {error, Reason} ->
-            unlink(Starter),
-            Starter ! {Tag, {error, Reason}}
-    end.
+    {ok, Lane} = erlane_nif:lane_open(Index),
+    loop(Lane, Me, 0).
 
 %% @private Exported so that a new version of this module takes over.
 -spec loop(reference(), me(), non_neg_integer()) -> no_return().
@@ -119,6 +112,8 @@ handle({orphan, Socket}, _Lane, _Me) ->
     %% Its owner died while output was queued: somebody must wait for that.
     _ = spawn(fun() -> erlane_tcp:close(Socket) end),
     ok;
+handle({'EXIT', Parent, Reason}, _Lane, {Parent, _, stand_in}) when Reason =/= shutdown ->
+    exit(Reason); % another will adopt the lane
 handle({'EXIT', Parent, Reason}, Lane, {Parent, _, _}) ->
     close(Lane),
     exit(Reason);

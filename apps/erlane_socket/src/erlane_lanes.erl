@@ -13,7 +13,7 @@
 -behaviour(gen_server).
 
 -export([start_link/0, check/0, sync/0]).
--export([init/1, handle_continue/2, handle_call/3, handle_cast/2]).
+-export([init/1, handle_continue/2, handle_call/3, handle_cast/2, handle_info/2]).
 
 -define(ONLINE, {?MODULE, online}).
 
@@ -38,6 +38,7 @@ sync() ->
 
 -spec init([]) -> {ok, #st{}, {continue, check}}.
 init([]) ->
+    _ = process_flag(trap_exit, true),
     _ = persistent_term:erase(?ONLINE),
     {ok, #st{}, {continue, check}}.
 
@@ -52,6 +53,13 @@ handle_call(check, _From, St) ->
 -spec handle_cast(check, #st{}) -> {noreply, #st{}}.
 handle_cast(check, St) ->
     {noreply, adjust(St)}.
+
+%% A stand-in has ended: in order, or its lane needs another.
+-spec handle_info(term(), #st{}) -> {noreply, #st{}}.
+handle_info({'EXIT', _, _}, St) ->
+    {noreply, adjust(St)};
+handle_info(_, St) ->
+    {noreply, St}.
 
 adjust(#st{stand_ins = Old} = St) ->
     Online = erlang:system_info(schedulers_online),

@@ -5,8 +5,8 @@
 %% `{erlane_async, Ref, Ticket, ready | ok | closed}' ends it.
 -module(erlane_nif).
 
--export([lane_open/1, lane_turn/1, lane_sleep/1, lane_woke/1, lane_close/1, lane_here/0,
-         lane_stats/1, lane_list/1]).
+-export([lane_make/1, lane_open/1, lane_turn/1, lane_sleep/1, lane_woke/1, lane_close/1,
+         lane_here/0, lane_stats/1, lane_list/1]).
 -export([open/4, fdopen/2, bind/2, listen/2, connect/2, connected/2, accept/2, cancel/2]).
 -export([send/2, sendfile_begin/2, sendfile_step/3, sendfile_end/1]).
 -export([recv/3, peek/1, take/5, need/4, fail/3, unrecv/2, set_active/2, follow/1]).
@@ -16,8 +16,8 @@
 
 -on_load(load/0).
 
--nifs([lane_open/1, lane_turn/1, lane_sleep/1, lane_woke/1, lane_close/1, lane_here/0,
-       lane_stats/1, lane_list/1, open/4, fdopen/2, bind/2, listen/2, connect/2, connected/2,
+-nifs([lane_make/1, lane_open/1, lane_turn/1, lane_sleep/1, lane_woke/1, lane_close/1,
+       lane_here/0, lane_stats/1, lane_list/1, open/4, fdopen/2, bind/2, listen/2, connect/2, connected/2,
        accept/2, cancel/2, leave/1, join/1, send/2, sendfile_begin/2, sendfile_step/3,
        sendfile_end/1, recv/3, peek/1, take/5, need/4, fail/3, unrecv/2, active/2, close/1,
        close_now/2, shutdown/2, setsockopt/4, getsockopt/4, setopt/3, getopt/2, name/2, stat/1,
@@ -80,6 +80,8 @@ take_messages_in() ->
     {message_queue_len, _} = erlang:process_info(self(), message_queue_len),
     ok.
 
+-spec lane_make(pos_integer()) -> ok | posix().
+lane_make(_Index) -> erlang:nif_error(not_loaded).
 -spec lane_open(pos_integer()) -> {ok, reference()} | posix().
 lane_open(_Index) -> erlang:nif_error(not_loaded).
 -spec lane_turn(reference()) -> non_neg_integer() | {non_neg_integer(), [ref()]} | gone.
