@@ -3,8 +3,8 @@
  * on sockets whose other end reads, writes and closes. Besides what the
  * sanitizers see: at the end, with all owners dead and the lanes closed, no
  * resource and no descriptor may be left. */
-#include <dirent.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ enum { SLOTS = 16, PEERS = 4, MAX_CALLS = 200, HINTS = 8 };
 
 /* What each argument should mostly be: s socket, l lane, r relay, i small
  * number, n any number, b binary, d list of binaries, a address, v one of the
- * atoms, p pid, t ticket, f descriptor, * any term. Unlisted: s, then *. */
+ * atoms, p pid, t ticket, w version, f descriptor, * any term. Unlisted: s, then *. */
 static const struct {
     const char *name, *args;
 } hints[] = {
@@ -26,8 +26,8 @@ static const struct {
     {"lane_close", "l"}, {"lane_stats", "i"}, {"lane_list", "i"}, {"open", "ii*i"},
     {"fdopen", "fi"}, {"bind", "sa"}, {"listen", "si"}, {"connect", "sa"}, {"connected", "st"},
     {"accept", "st"}, {"cancel", "st"}, {"send", "sd"}, {"sendfile_begin", "sf"},
-    {"sendfile_step", "snn"}, {"recv", "snt"}, {"take", "siiv*"}, {"need", "sinv"},
-    {"fail", "siv"}, {"unrecv", "sd"}, {"active", "sv"}, {"close_now", "sv"}, {"shutdown", "si"},
+    {"sendfile_step", "snn"}, {"recv", "snt"}, {"take", "swivv"}, {"need", "swnv"},
+    {"fail", "swv"}, {"unrecv", "sd"}, {"active", "sv"}, {"close_now", "sv"}, {"shutdown", "si"},
     {"setsockopt", "siib"}, {"getsockopt", "siii"}, {"setopt", "sin"}, {"getopt", "si"},
     {"name", "si"}, {"own", "sp"}, {"give", "sp"}, {"relay", "ssbbnnv"}, {"relay_info", "r"},
     {"relay_stop", "ri"}, {"faults", "i"},
@@ -51,7 +51,10 @@ static const ErlNifFunc *find(const char *name)
     abort();
 }
 
-static ERL_NIF_TERM any_ref(unsigned k) { return slots_n ? slots[k % slots_n] : fz_other(FZ_OTHER); }
+static ERL_NIF_TERM any_ref(unsigned k)
+{
+    return slots_n ? slots[k % slots_n] : fz_other(FZ_OTHER);
+}
 
 static ERL_NIF_TERM ref_of(const char *type, unsigned k)
 {
@@ -127,7 +130,9 @@ static ERL_NIF_TERM argument(char hint, fz_in *in)
     case 'a':
         return address(in);
     case 'v':
-        return k < 4 ? enif_make_atom(NULL, atoms[k]) : fz_int((int)k - 8);
+        return k < 16 ? enif_make_atom(NULL, atoms[k % 4]) : fz_int((int)k - 20);
+    case 'w': /* counts from 0 */
+        return fz_int(k % 4);
     case 'p':
         return fz_pid(k);
     case 't':
@@ -209,11 +214,13 @@ static void turn(void)
 
 static int open_fds(void)
 {
+    struct pollfd p[256];
     int n = 0;
-    DIR *d = opendir("/proc/self/fd");
-    while (readdir(d))
-        n++;
-    closedir(d);
+    for (int i = 0; i < 256; i++)
+        p[i] = (struct pollfd){.fd = i};
+    (void)poll(p, 256, 0);
+    for (int i = 0; i < 256; i++)
+        n += !(p[i].revents & POLLNVAL);
     return n;
 }
 

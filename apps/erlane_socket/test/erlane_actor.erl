@@ -5,6 +5,7 @@
 
 -export([start/1, start/2, stop/1, ask/2, together/1]).
 -export([keep/2, kept/1, reset/0, stop_all/0]).
+-export([shaped/2, send_parts/2, digest/1]).
 
 -define(DEADLINE, 20000).
 
@@ -86,3 +87,36 @@ stop_all() ->
     _ = [erlane_ct:kill(Pid) || {Pid, actor} <- ets:tab2list(?MODULE)],
     true = ets:delete(?MODULE),
     ok.
+
+%% @doc Data in one of the forms of iodata.
+-spec shaped(binary | iolist | many | improper, binary()) -> iodata().
+shaped(binary, Data) -> Data;
+shaped(iolist, Data) -> [[], [binary_to_list(Data)]];
+shaped(many, Data) -> [[B, []] || <<B:7/binary>> <= Data] ++ [rest(Data, 7)];
+shaped(improper, Data) ->
+    Half = byte_size(Data) div 2,
+    [binary:part(Data, 0, Half) | binary:part(Data, Half, byte_size(Data) - Half)].
+
+rest(Data, Piece) ->
+    Rest = byte_size(Data) rem Piece,
+    binary:part(Data, byte_size(Data) - Rest, Rest).
+
+%% @doc Sends a long binary in several calls.
+-spec send_parts(gen_tcp:socket(), binary()) -> ok | {error, term()}.
+send_parts(S, <<Part:100000/binary, Rest/binary>>) ->
+    ok = gen_tcp:send(S, Part),
+    send_parts(S, Rest);
+send_parts(S, Data) ->
+    gen_tcp:send(S, Data).
+
+%% @doc Received data made short, for counterexamples; of what kind it was is kept.
+-spec digest(term()) -> term().
+digest({ok, [First | _] = Parts}) when is_binary(First); is_list(First) ->
+    {ok, kind(First), iolist_size(Parts), erlang:md5(Parts)};
+digest({Tag, Data}) when Tag =:= ok; Tag =:= tcp ->
+    {Tag, kind(Data), iolist_size(Data), erlang:md5(Data)};
+digest(Other) ->
+    Other.
+
+kind(Data) when is_binary(Data) -> binary;
+kind(Data) when is_list(Data) -> list.

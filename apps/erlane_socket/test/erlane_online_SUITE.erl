@@ -17,7 +17,7 @@
 -define(ERLANE, [{backend, erlane}]).
 -define(DEADLINE, 10000).
 %% The longest that one step of a case may take before it counts as hung.
--define(PEER_MS, 15000).
+-define(PEER_MS, 25000).
 
 suite() -> [{timetrap, {seconds, 30}}].
 
@@ -191,7 +191,7 @@ combinations() ->
     with_traffic(fun(State) ->
         _ = [begin ok = online(A), ok = online(B) end || A <- [1, 2, 3, 4], B <- [4, 3, 2, 1]],
         ok = State(1),
-        _ = [begin ok = online(N), _ = lanes() end || _ <- [1, 2, 3, 4, 5], N <- [4, 1, 3, 2]],
+        _ = [begin ok = online(N), _ = lanes() end || _ <- [1, 2], N <- [4, 1, 3, 2]],
         State(2)
     end).
 

@@ -19,7 +19,7 @@ end_per_suite(_Config) ->
 
 %% The same commands answer the same over gen_tcp and over erlane, and some sockets moved.
 as_gen_tcp(_Config) ->
-    true = check(prop_erlane_socket:prop_as_gen_tcp(), 300),
+    true = check(prop_erlane_socket:prop_as_gen_tcp(), 1000),
     true = lists:sum([Moved || #{moved := Moved} <- erlane_socket:stats()]) > 0,
     [] = erlane_socket:sockets().
 

@@ -2,6 +2,9 @@
 %% @doc A state machine over a pair of connected sockets, run twice at once: over stock gen_tcp,
 %% which is the model, and over erlane. Each step must answer the same.
 %%
+%% Left out is where erlane is known to answer otherwise: see allowed/4, and show_econnreset with
+%% a send after shutdown.
+%%
 %% No step depends on time: the state knows how many bytes are on their way to each end and
 %% whether its stream ends, so a step can wait for just that. The state is advanced by step/2,
 %% for PropEr and, in the process dictionary, for the commands that run.
@@ -14,7 +17,7 @@
 -export([initial_state/0, command/1, precondition/2, postcondition/3, next_state/3]).
 -export([do/1]).
 
--import(erlane_actor, [start/1, start/2, stop/1, ask/2]).
+-import(erlane_actor, [start/1, start/2, stop/1, ask/2, shaped/2, send_parts/2, digest/1]).
 
 -define(DEADLINE, 5000).
 -define(ON_THE_WAY, 200000). % what the kernel's buffers take for sure
@@ -86,8 +89,8 @@ shape() -> oneof([binary, iolist, many, improper]).
 
 option() ->
     oneof([{mode, oneof([list, binary])}, {nodelay, boolean()}, {keepalive, boolean()},
-           {delay_send, boolean()}, {send_timeout, oneof([infinity, 1000])}, {priority, range(0, 6)},
-           {high_watermark, range(1, 100000)}, {tos, 16},
+           {delay_send, boolean()}, {send_timeout, oneof([infinity, 1000])},
+           {priority, range(0, 6)}, {high_watermark, range(1, 100000)}, {tos, 16},
            {packet_size, oneof([0, 1 bsl 20])}, {buffer, oneof([65536, 100000])},
            {linger, {boolean(), 5}}, {active, 0}, {active, -40000}, {no_such_option, 1}]).
 
@@ -123,7 +126,7 @@ allowed({recv, _, _, _}, _, _, _) -> true;
 allowed({getopts, _}, _, _, _) -> true;
 allowed({getstat, _}, #e{open = Open, in = In}, _, _) -> not Open orelse In =:= [];
 allowed({setopts, _, {Key, _}}, #e{active = Active, in = In}, _, _) ->
-    %% of what is on the way it is not known whether it came before or after
+    %% of what is on the way it is not known whether it has come before
     not (Active andalso In =/= []) orelse (Key =/= mode andalso Key =/= buffer);
 allowed({drain, _, Mode}, E = #e{active = false, in = In}, _, _) ->
     E#e.open andalso In =/= [] andalso lists:sum(In) > 0
@@ -476,34 +479,6 @@ content(_, N) -> payload(N).
 
 payload(N) -> erlane_ct:pattern(N).
 
-shaped(binary, Data) -> Data;
-shaped(iolist, Data) -> [[], [binary_to_list(Data)]];
-shaped(many, Data) -> [[B, []] || <<B:7/binary>> <= Data] ++ [rest(Data, 7)];
-shaped(improper, Data) ->
-    Half = byte_size(Data) div 2,
-    [binary:part(Data, 0, Half) | binary:part(Data, Half, byte_size(Data) - Half)].
-
-rest(Data, Piece) ->
-    Rest = byte_size(Data) rem Piece,
-    binary:part(Data, byte_size(Data) - Rest, Rest).
-
-send_parts(S, <<Part:100000/binary, Rest/binary>>) ->
-    ok = gen_tcp:send(S, Part),
-    send_parts(S, Rest);
-send_parts(S, Data) ->
-    gen_tcp:send(S, Data).
-
-%% Short, for counterexamples; of what kind the data was is kept.
-digest({ok, [First | _] = Parts}) when is_binary(First); is_list(First) ->
-    {ok, kind(First), iolist_size(Parts), erlang:md5(Parts)};
-digest({Tag, Data}) when Tag =:= ok; Tag =:= tcp ->
-    {Tag, kind(Data), iolist_size(Data), erlang:md5(Data)};
-digest(Other) ->
-    Other.
-
-kind(Data) when is_binary(Data) -> binary;
-kind(Data) when is_list(Data) -> list.
-
 %%% The two pairs
 
 at(Kind, End, Fun) ->
@@ -513,4 +488,3 @@ at(Kind, End, Fun) ->
 keep(Kind, End, Socket, Pid) -> erlane_actor:keep({Kind, End}, {Socket, Pid}).
 
 kept(Kind, End) -> erlane_actor:kept({Kind, End}).
-
