@@ -155,14 +155,22 @@ static void make_atoms(ErlNifEnv *env)
 /* Changes when the structures do. */
 #define LAYOUT ((uint64_t)sizeof(sock_t) << 40 | (uint64_t)sizeof(lane_t) << 16 | sizeof(relay_t))
 
-static bool open_types(ErlNifEnv *env, node_t *n, ErlNifResourceFlags how)
+/* An upgrade in the same image finds the same types: then nothing is written
+ * that running calls read. */
+static void keep(ErlNifResourceType **at, ErlNifResourceType *type)
+{
+    if (*at != type)
+        *at = type;
+}
+
+static bool open_types(ErlNifEnv *env, ErlNifResourceFlags how)
 {
     ErlNifResourceTypeInit sock = {.dtor = sock_dtor, .down = sock_down};
     ErlNifResourceTypeInit lane = {.dtor = lane_dtor, .stop = lane_stop_cb};
     ErlNifResourceTypeInit relay = {.dtor = relay_dtor, .down = relay_down};
-    n->sock_type = sock_type = enif_open_resource_type_x(env, "erlane_sock", &sock, how, NULL);
-    n->lane_type = lane_type = enif_open_resource_type_x(env, "erlane_lane", &lane, how, NULL);
-    n->relay_type = relay_type = enif_open_resource_type_x(env, "erlane_relay", &relay, how, NULL);
+    keep(&sock_type, enif_open_resource_type_x(env, "erlane_sock", &sock, how, NULL));
+    keep(&lane_type, enif_open_resource_type_x(env, "erlane_lane", &lane, how, NULL));
+    keep(&relay_type, enif_open_resource_type_x(env, "erlane_relay", &relay, how, NULL));
     return sock_type && lane_type && relay_type;
 }
 
@@ -190,7 +198,7 @@ static int load(ErlNifEnv *env, void **priv, ERL_NIF_TERM info)
     make_atoms(env);
     /* Takeover: a module that was purged and loaded again finds sockets that
      * outlived it. */
-    if (!open_types(env, n, ERL_NIF_RT_CREATE | ERL_NIF_RT_TAKEOVER))
+    if (!open_types(env, ERL_NIF_RT_CREATE | ERL_NIF_RT_TAKEOVER))
         return -1;
     *priv = n;
     return 0;
@@ -201,10 +209,11 @@ static int upgrade(ErlNifEnv *env, void **priv, void **old, ERL_NIF_TERM info)
 {
     (void)info;
     node_t *n = *old;
-    make_atoms(env);
+    if (am.ok == 0) /* another image; in the same one calls are reading them now */
+        make_atoms(env);
     if (n->layout != LAYOUT)
         return -1; /* living sockets would be misread: restart the node instead */
-    if (!open_types(env, n, ERL_NIF_RT_TAKEOVER))
+    if (!open_types(env, ERL_NIF_RT_TAKEOVER))
         return -1;
     *priv = n;
     return 0;

@@ -106,10 +106,12 @@ NIF(n_lane_close)
     lane_t *l;
     node_t *n = node(env);
     ErlNifPid self;
-    if (argc != 1 || !get_lane(env, argv[0], &l) || !get_pid(env, &self) ||
-        enif_compare_pids(&self, &l->poller) != 0)
+    if (argc != 1 || !get_lane(env, argv[0], &l) || !get_pid(env, &self))
         BADARG;
-    if (l->epfd < 0)
+    pthread_mutex_lock(&l->pid_mtx);
+    bool mine = enif_compare_pids(&self, &l->poller) == 0;
+    pthread_mutex_unlock(&l->pid_mtx);
+    if (!mine || l->epfd < 0) /* whoever polls it now closes it */
         return am.ok;
     atomic_store(&l->stopped, true);
     pthread_mutex_lock(&n->mtx);

@@ -68,8 +68,10 @@ NIF(n_relay)
         r->s[0] = s[0];
         r->s[1] = s[1];
         r->pid = self;
-        r->idle_ms = idle;
-        r->half_ms = half;
+        /* a thousand years are for ever, and no sum of times overflows */
+        const ErlNifSInt64 longest = INT64_C(31536000000000);
+        r->idle_ms = idle < longest ? idle : longest;
+        r->half_ms = half < longest ? half : longest;
         r->half_close = argv[6] == am.true_;
         e = -sock_register(s[0]);
         r->lane = s[0]->lane;

@@ -207,7 +207,6 @@ struct relay {
 /* One per loaded library, handed on at upgrade. */
 struct node {
     uint64_t layout; /* of the structures: an upgrade must have the same */
-    ErlNifResourceType *sock_type, *lane_type, *relay_type;
     pthread_mutex_t mtx;
     int lanes_n;
     int buffer; /* what `buffer` is by default in this release */

@@ -110,6 +110,7 @@ static ERL_NIF_TERM address(fz_in *in)
 static ERL_NIF_TERM argument(char hint, fz_in *in)
 {
     static const char *const atoms[] = {"true", "false", "once", "none"};
+    static const int64_t bounds[] = {INT32_MAX, INT32_MIN, UINT32_MAX, INT64_MAX, INT64_MIN, -1};
     unsigned k = (unsigned)fz_take(in, 1);
     if (hint == 'f') /* never a descriptor of the fuzzer itself */
         return k & 1 ? fz_int(new_end()) : fz_uint(100000 + fz_take(in, 6));
@@ -126,11 +127,13 @@ static ERL_NIF_TERM argument(char hint, fz_in *in)
     case 'i':
         return fz_int((int)k - 1);
     case 'n':
-        return k < 24 ? fz_int((int64_t)(1u << k)) : fz_uint(fz_take(in, 8));
+        return k < 24 ? fz_int((int64_t)(1u << k)) : k < 30 ? fz_int(bounds[k - 24])
+                                                            : fz_uint(fz_take(in, 8));
     case 'a':
         return address(in);
     case 'v':
-        return k < 16 ? enif_make_atom(NULL, atoms[k % 4]) : fz_int((int)k - 20);
+        return k < 16 ? enif_make_atom(NULL, atoms[k % 4])
+                      : fz_int(k < 24 ? (int)k - 20 : bounds[k % 6]);
     case 'w': /* counts from 0 */
         return fz_int(k % 4);
     case 'p':
