@@ -17,12 +17,12 @@
 -on_load(load/0).
 
 -nifs([lane_make/1, lane_open/1, lane_turn/1, lane_sleep/1, lane_woke/1, lane_close/1,
-       lane_here/0, lane_stats/1, lane_list/1, open/4, fdopen/2, bind/2, listen/2, connect/2, connected/2,
-       accept/2, cancel/2, leave/1, join/1, send/2, sendfile_begin/2, sendfile_step/3,
-       sendfile_end/1, recv/3, peek/1, take/5, need/4, fail/3, unrecv/2, active/2, close/1,
-       close_now/2, shutdown/2, setsockopt/4, getsockopt/4, setopt/3, getopt/2, name/2, stat/1,
-       info/1, watch/1, give/2, handover/1, own/2, owner/1, relay/7, relay_info/1, relay_stop/2,
-       faults/1]).
+       lane_here/0, lane_stats/1, lane_list/1, open/4, fdopen/2, bind/2, listen/2, connect/2,
+       connected/2, accept/2, cancel/2, leave/1, join/1, send/2, sendfile_begin/2,
+       sendfile_step/3, sendfile_end/1, recv/3, peek/1, take/5, need/4, fail/3, unrecv/2,
+       active/2, close/1, close_now/2, shutdown/2, setsockopt/4, getsockopt/4, setopt/3,
+       getopt/2, name/2, stat/1, info/1, watch/1, give/2, handover/1, own/2, owner/1, relay/7,
+       relay_info/1, relay_stop/2, faults/1]).
 
 -type ref() :: reference().
 -type ticket() :: non_neg_integer().
