@@ -140,8 +140,8 @@ NIF(n_lane_close)
             sock_close(&c, s, am.normal);
         pthread_mutex_unlock(&s->mtx);
         if (r) {
-            int was = 0; /* a reset that was asked for stays one */
-            atomic_compare_exchange_strong(&r->stop, &was, 1);
+            int was = 0; /* cut short: a reset, unless a clean end was asked for */
+            atomic_compare_exchange_strong(&r->stop, &was, 2);
             pthread_mutex_lock(&s->mtx);
             if (s->relay)
                 relay_event(&c, s->relay, s, 0, NULL);

@@ -335,5 +335,5 @@ void relay_down(ErlNifEnv *env, void *obj, ErlNifPid *pid, ErlNifMonitor *mon)
 {
     ctx_t c = {.env = env};
     (void)pid, (void)mon;
-    relay_ask_stop(&c, obj, 1);
+    relay_ask_stop(&c, obj, 2); /* a stream cut short must not look like its end */
 }
