@@ -214,7 +214,7 @@ NIF(n_set_active)
     ctx_t c = ctx(env);
     ERL_NIF_TERM t = am.ok;
     pthread_mutex_lock(&s->mtx);
-    int sum = (s->active == A_COUNT ? s->count : 0) + n;
+    int64_t sum = (int64_t)(s->active == A_COUNT ? s->count : 0) + n;
     if (s->state == ST_CLOSED || s->relay || sum > INT16_MAX || sum < INT16_MIN) {
         t = error(env, am.einval);
         goto out;
