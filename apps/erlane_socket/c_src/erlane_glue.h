@@ -37,8 +37,8 @@ static inline ctx_t ctx(ErlNifEnv *env)
 }
 
 /* erlane_nif_lane.c */
-NIF(n_lane_make);
 NIF(n_lane_open);
+NIF(n_lane_poll);
 NIF(n_lane_turn);
 NIF(n_lane_sleep);
 NIF(n_lane_woke);

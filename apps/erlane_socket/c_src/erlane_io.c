@@ -204,25 +204,76 @@ static void tell_owner(ctx_t *c, sock_t *s, ERL_NIF_TERM tag, int err)
                  : enif_make_tuple2(m, tag, sock));
 }
 
-/* err 0: the peer has closed its side. */
+static void tell_closed(ctx_t *c, sock_t *s)
+{
+    if (!s->told_closed)
+        tell_owner(c, s, am.tcp_closed, 0);
+    s->told_closed = true;
+}
+
+/* Ended, and still its owner's? Without a monitor: asked only when it is used. */
+bool io_kept(ctx_t *c, sock_t *s)
+{
+    if (s->kept && !enif_is_process_alive(c->env, &s->owner))
+        s->kept = false;
+    return s->kept;
+}
+
+/* Closes the descriptor and keeps the rest for the owner. */
+void io_keep(ctx_t *c, sock_t *s)
+{
+    bool owned = s->owned && !s->orphan;
+    uint8_t active = s->active;
+    sock_close(c, s, am.normal);
+    s->kept = s->owned = owned;
+    s->active = owned ? active : A_FALSE;
+}
+
+/* A kept socket has been set active: its owner is told, and then it is gone. */
+void io_ended(ctx_t *c, sock_t *s)
+{
+    if (s->resetby)
+        tell_owner(c, s, am.tcp_error, ECONNRESET);
+    s->resetby = false;
+    tell_closed(c, s);
+    if (s->opt[OPT_EXIT_ON_CLOSE]) {
+        s->kept = s->owned = false;
+        s->active = A_FALSE;
+    }
+}
+
+/* A process waits in send or sendfile: the end is its answer. */
+static bool is_sending(const sock_t *s)
+{
+    for (const waiter_t *w = s->waiters; w; w = w->next)
+        if (!w->empty)
+            return true;
+    return s->sendfile;
+}
+
+/* err 0: the peer has closed its side. Comes again when a socket that is kept open
+ * is read again. */
 static void read_end(ctx_t *c, sock_t *s, int err)
 {
     if (err == ECONNRESET && !s->opt[OPT_SHOW_ECONNRESET])
         err = 0;
     bool active = s->active != A_FALSE;
-    s->gone_send = s->peer_closed = !active;
+    if (err == 0 && !is_sending(s))
+        s->gone_send = true;
     if (active && err)
         tell_owner(c, s, am.tcp_error, err);
     if (active)
-        tell_owner(c, s, am.tcp_closed, 0);
+        tell_closed(c, s);
     in_free(&s->in);
     s->version++;
     s->readable = false;
     sock_wake_senders(c, s, am.closed);
-    if (s->opt[OPT_EXIT_ON_CLOSE])
+    if (!s->opt[OPT_EXIT_ON_CLOSE])
+        s->rd_closed = true;
+    else if (active)
         sock_close(c, s, am.normal);
     else
-        s->rd_closed = true;
+        io_keep(c, s);
 }
 
 void io_error(ctx_t *c, sock_t *s, int err, bool send_side)
@@ -234,15 +285,20 @@ void io_error(ctx_t *c, sock_t *s, int err, bool send_side)
         read_end(c, s, err);
         return;
     }
-    if (s->active != A_FALSE) {
-        if (show)
-            tell_owner(c, s, am.tcp_error, err);
-        tell_owner(c, s, am.tcp_closed, 0);
+    bool active = s->active != A_FALSE;
+    sock_wake_senders(c, s, show ? errno_term(c->env, err) : am.closed);
+    if (active && show)
+        tell_owner(c, s, am.tcp_error, err);
+    if (active) {
+        tell_closed(c, s);
     } else {
-        s->resetby = show; /* the next recv tells */
-        s->peer_closed = s->gone_recv = true;
+        s->resetby = show; /* the next recv tells, whatever send has told */
+        s->gone_recv = true;
     }
-    sock_close(c, s, am.normal);
+    if (active && s->opt[OPT_EXIT_ON_CLOSE])
+        sock_close(c, s, am.normal);
+    else
+        io_keep(c, s);
 }
 
 /* Reading ---------------------------------------------------------------- */
@@ -264,11 +320,20 @@ static ssize_t pull(ctx_t *c, sock_t *s, unsigned char *p, size_t n)
     return r;
 }
 
+/* The most that one message or recv(S, 0) carries: a lane's buffer, or what the
+ * user has set `buffer` to. */
+static size_t read_limit(const sock_t *s)
+{
+    if (!s->opt[OPT_BUFFER_SET] || s->opt[OPT_PACKET] != PB_RAW || s->opt[OPT_BUFFER] >= READ_BUF)
+        return READ_BUF;
+    return (size_t)s->opt[OPT_BUFFER];
+}
+
 /* Large reads in a row go straight into a binary of their own: a copy less. */
 static bool wants_direct(const sock_t *s)
 {
     return s->big && !s->in.used && s->opt[OPT_PACKET] == PB_RAW && s->opt[OPT_MODE] == 1 &&
-           s->opt[OPT_HEADER] == 0;
+           s->opt[OPT_HEADER] == 0 && read_limit(s) == READ_BUF;
 }
 
 /* As pull, with *out = the data; *out is not set when nothing was read. */
@@ -322,6 +387,10 @@ static int64_t deliver_packets(ctx_t *c, sock_t *s, const unsigned char *p, size
  * end waits until Erlang has found no more whole packets (n_need). */
 static void active_read_erl(ctx_t *c, sock_t *s, unsigned char *buf, ERL_NIF_TERM *decode)
 {
+    if (s->rd_closed && !s->in.used) {
+        read_end(c, s, 0);
+        return;
+    }
     if (s->readable && !s->ended && !s->rd_closed) {
         ssize_t n = pull(c, s, buf, READ_BUF);
         if (n > 0 && !in_append(&s->in, buf, (size_t)n, s->need))
@@ -358,8 +427,10 @@ void io_active_read(ctx_t *c, sock_t *s, unsigned char *buf, ERL_NIF_TERM *decod
         if (s->active == A_FALSE || s->cut)
             return;
     }
-    if (s->rd_closed)
+    if (s->rd_closed) {
+        read_end(c, s, 0);
         return;
+    }
     ssize_t n = -EAGAIN;
     size_t have = s->in.used ? s->in.end - s->in.start : 0;
     bool direct = need > have && need - have >= READ_BUF / 2;
@@ -376,7 +447,7 @@ void io_active_read(ctx_t *c, sock_t *s, unsigned char *buf, ERL_NIF_TERM *decod
         else if (direct)
             n = pull(c, s, s->in.bin.data + s->in.end, need - have);
         else
-            n = pull(c, s, buf, READ_BUF);
+            n = pull(c, s, buf, read_limit(s));
         s->big = n >= BIG_READ;
     }
     if (n == 0 || (n < 0 && n != -EAGAIN)) {
@@ -458,8 +529,10 @@ int io_take(ErlNifEnv *env, sock_t *s, unsigned char *buf, size_t len, ERL_NIF_T
         }
         if (s->ended)
             return take_end(c, s, -s->end_err);
-        if (s->rd_closed)
+        if (s->rd_closed) {
+            read_end(c, s, 0);
             return -ENOTCONN;
+        }
         if (!s->readable || pulled >= RECV_SLICE)
             break;
         if (len == 0 && wants_direct(s)) {
@@ -474,7 +547,7 @@ int io_take(ErlNifEnv *env, sock_t *s, unsigned char *buf, size_t len, ERL_NIF_T
         }
         if (erl)
             need = s->need;
-        size_t ask = READ_BUF;
+        size_t ask = raw && len > 0 ? READ_BUF : read_limit(s);
         bool direct = false;
         if (raw && len > 0 && len - have < READ_BUF)
             ask = len - have;
@@ -526,6 +599,14 @@ void io_after_queue(ctx_t *c, sock_t *s)
     }
 }
 
+/* Who sent that has had its answer: unless a process waits, the next one tells. */
+static void flush_failed(ctx_t *c, sock_t *s, int err)
+{
+    if (s->active == A_FALSE && !is_sending(s))
+        s->gone_send = true;
+    io_error(c, s, err, true);
+}
+
 /* Writes from the queue until it is empty, the kernel is full, or one slice
  * has gone; then the lane's next turn goes on. */
 void io_flush(ctx_t *c, sock_t *s)
@@ -550,11 +631,11 @@ void io_flush(ctx_t *c, sock_t *s)
             count(c->lane, S_EAGAIN, 1);
             int e = sock_register(s); /* the edge of EPOLLOUT brings us back */
             if (e < 0)
-                io_error(c, s, -e, true);
+                flush_failed(c, s, -e);
             break;
         }
         if (r < 0) {
-            io_error(c, s, (int)-r, true);
+            flush_failed(c, s, (int)-r);
             return;
         }
         count(c->lane, S_SEND_BYTES, (uint64_t)r);

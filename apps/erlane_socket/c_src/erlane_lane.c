@@ -254,7 +254,8 @@ ERL_NIF_TERM lane_turn(ErlNifEnv *env, lane_t *l)
     ctx_t c = {.env = env, .lane = l};
     int64_t t0 = sys_now_ns();
     int served = 0;
-    my_lane = l->index;
+    if (l->bound)
+        my_lane = l->index;
     l->now_ms = t0 / 1000000;
     count(l, S_TURNS, 1);
     if (l->ev_i >= l->ev_n) {
@@ -328,6 +329,7 @@ lane_t *lane_open(ErlNifEnv *env, node_t *n, int index)
     l->node = n;
     l->index = index;
     pthread_mutex_init(&l->list_mtx, NULL);
+    pthread_mutex_init(&l->turn_mtx, NULL);
     pthread_mutex_init(&l->pid_mtx, NULL);
     l->wheel_s = sys_now_ms() / 1000;
     l->epfd = sys_epoll_create();
@@ -346,6 +348,7 @@ void lane_dtor(ErlNifEnv *env, void *obj)
     if (l->epfd >= 0 && !atomic_load(&l->stopped))
         sys_close(l->epfd); /* never handed to the VM */
     pthread_mutex_destroy(&l->list_mtx);
+    pthread_mutex_destroy(&l->turn_mtx);
     pthread_mutex_destroy(&l->pid_mtx);
 }
 

@@ -149,6 +149,7 @@ static void make_atoms(ErlNifEnv *env)
     A(ealready, "ealready"), A(enomem, "enomem"), A(follow, "follow"), A(idle_ms, "idle_ms");
     A(stale, "stale"), A(http, "http"), A(ssl_tls, "ssl_tls"), A(sleep, "sleep");
     A(infinity, "infinity"), A(flush, "flush"), A(stop, "stop"), A(no_lane, "no_lane");
+    A(keep, "keep");
 #undef A
 }
 
@@ -227,8 +228,8 @@ static void unload(ErlNifEnv *env, void *priv)
 
 #define DIRTY_IO ERL_NIF_DIRTY_JOB_IO_BOUND
 static ErlNifFunc funcs[] = {
-    {"lane_make", 1, n_lane_make, 0},
     {"lane_open", 1, n_lane_open, 0},
+    {"lane_poll", 2, n_lane_poll, 0},
     {"lane_turn", 1, n_lane_turn, 0},
     {"lane_sleep", 1, n_lane_sleep, 0},
     {"lane_woke", 1, n_lane_woke, 0},

@@ -10,8 +10,9 @@ static bool get_lane(ErlNifEnv *env, ERL_NIF_TERM t, lane_t **l)
     return enif_get_resource(env, t, lane_type, (void **)l);
 }
 
-/* lane_make(Index) -> ok: opens the lane if need be, without a poller as yet. */
-NIF(n_lane_make)
+/* lane_open(Index) -> {ok, Lane}: opens the lane if it is not open, without a
+ * poller as yet. */
+NIF(n_lane_open)
 {
     node_t *n = node(env);
     int i;
@@ -21,46 +22,44 @@ NIF(n_lane_make)
     lane_t *l = atomic_load(&n->lanes[i]);
     if (l == NULL && (l = lane_open(env, n, i)) != NULL)
         atomic_store(&n->lanes[i], l); /* the table's reference */
+    ERL_NIF_TERM t = l ? ok(env, enif_make_resource(env, l)) : error(env, am.enomem);
     pthread_mutex_unlock(&n->mtx);
-    return l ? am.ok : error(env, am.enomem);
+    return t;
 }
 
-/* lane_open(Index) -> {ok, Lane}: the same lane again while it is open, so a
- * restarted poller adopts the poll set. The caller becomes the poller. */
-NIF(n_lane_open)
+/* lane_poll(Lane, Bound) -> ok | gone: the caller becomes the lane's poller,
+ * and finds the poll set and the sockets as the one before has left them. That
+ * one is woken, to learn of it. */
+NIF(n_lane_poll)
 {
-    node_t *n = node(env);
-    int i;
+    lane_t *l;
     ErlNifPid self;
-    if (argc != 1 || !enif_get_int(env, argv[0], &i) || i < 1 || i > n->lanes_n ||
-        !get_pid(env, &self))
+    if (argc != 2 || !get_lane(env, argv[0], &l) || !get_pid(env, &self) ||
+        (enif_compare(argv[1], am.true_) != 0 && enif_compare(argv[1], am.false_) != 0))
         BADARG;
-    pthread_mutex_lock(&n->mtx);
-    lane_t *l = atomic_load(&n->lanes[i]);
-    bool adopt = l != NULL;
-    if (l == NULL && (l = lane_open(env, n, i)) != NULL)
-        atomic_store(&n->lanes[i], l); /* the table's reference */
-    pthread_mutex_unlock(&n->mtx);
-    if (l == NULL)
-        return error(env, am.enomem);
-    pthread_mutex_lock(&l->pid_mtx);
-    l->poller = self;
-    l->has_poller = true;
-    pthread_mutex_unlock(&l->pid_mtx);
-    if (adopt) {
-        ctx_t c = {.env = env};
+    ctx_t c = {.env = env};
+    pthread_mutex_lock(&l->turn_mtx);
+    bool stopped = atomic_load(&l->stopped);
+    if (!stopped) {
+        if (l->has_poller && enif_compare_pids(&self, &l->poller) != 0)
+            ctx_send(&c, &l->poller, am.wake);
+        pthread_mutex_lock(&l->pid_mtx);
+        l->poller = self;
+        l->has_poller = true;
+        pthread_mutex_unlock(&l->pid_mtx);
+        l->bound = enif_compare(argv[1], am.true_) == 0;
+        atomic_store(&l->asleep, 0);
         lane_adopt(&c, l);
     }
-    return ok(env, enif_make_resource(env, l));
+    pthread_mutex_unlock(&l->turn_mtx);
+    return stopped ? am.gone : am.ok;
 }
 
-/* A lane has one poller: the process that opened it last. */
+/* A lane has one poller. turn_mtx is held. */
 static bool polls(lane_t *l, const ErlNifPid *self)
 {
-    pthread_mutex_lock(&l->pid_mtx);
-    bool yes = l->has_poller && enif_compare_pids(self, &l->poller) == 0;
-    pthread_mutex_unlock(&l->pid_mtx);
-    return yes && !atomic_load(&l->stopped);
+    return l->has_poller && enif_compare_pids(self, &l->poller) == 0 &&
+           !atomic_load(&l->stopped);
 }
 
 /* lane_turn(Lane) -> as lane_turn in erlane_lane.c | gone: not its poller. */
@@ -70,49 +69,52 @@ NIF(n_lane_turn)
     ErlNifPid self;
     if (argc != 1 || !get_lane(env, argv[0], &l) || !get_pid(env, &self))
         BADARG;
-    return polls(l, &self) ? lane_turn(env, l) : am.gone;
+    pthread_mutex_lock(&l->turn_mtx);
+    ERL_NIF_TERM t = polls(l, &self) ? lane_turn(env, l) : am.gone;
+    pthread_mutex_unlock(&l->turn_mtx);
+    return t;
 }
 
+/* lane_sleep(Lane) -> busy | Milliseconds | infinity | gone | {error, Posix} */
 NIF(n_lane_sleep)
 {
     lane_t *l;
     ErlNifPid self;
-    int64_t wait;
+    int64_t wait = -1;
     if (argc != 1 || !get_lane(env, argv[0], &l) || !get_pid(env, &self))
         BADARG;
-    if (!polls(l, &self))
+    pthread_mutex_lock(&l->turn_mtx);
+    bool mine = polls(l, &self);
+    int r = mine ? lane_sleep(env, l, &wait) : 0;
+    pthread_mutex_unlock(&l->turn_mtx);
+    if (!mine)
         return am.gone;
-    int r = lane_sleep(env, l, &wait);
     if (r < 0)
         return posix(env, r);
     return r == 1 ? am.busy : wait < 0 ? am.infinity : enif_make_int64(env, wait);
 }
 
-/* lane_woke(Lane): the poller is up again; nobody needs to wake it now. */
+/* lane_woke(Lane): the poller is up again; nobody needs to wake it now. From
+ * one that has been displaced it means nothing: its successor may be asleep. */
 NIF(n_lane_woke)
 {
     lane_t *l;
-    if (argc != 1 || !get_lane(env, argv[0], &l))
-        BADARG;
-    atomic_store(&l->asleep, 0);
-    count(l, S_WAKES, 1);
-    return am.ok;
-}
-
-/* lane_close(Lane) -> more | ok: closes its sockets, a slice a call, and at last
- * gives the poll set back. */
-NIF(n_lane_close)
-{
-    lane_t *l;
-    node_t *n = node(env);
     ErlNifPid self;
     if (argc != 1 || !get_lane(env, argv[0], &l) || !get_pid(env, &self))
         BADARG;
-    pthread_mutex_lock(&l->pid_mtx);
-    bool mine = enif_compare_pids(&self, &l->poller) == 0;
-    pthread_mutex_unlock(&l->pid_mtx);
-    if (!mine || l->epfd < 0) /* whoever polls it now closes it */
-        return am.ok;
+    pthread_mutex_lock(&l->turn_mtx);
+    if (polls(l, &self)) {
+        atomic_store(&l->asleep, 0);
+        count(l, S_WAKES, 1);
+    }
+    pthread_mutex_unlock(&l->turn_mtx);
+    return am.ok;
+}
+
+/* turn_mtx is held. */
+static ERL_NIF_TERM close_lane(ErlNifEnv *env, lane_t *l)
+{
+    node_t *n = node(env);
     atomic_store(&l->stopped, true);
     pthread_mutex_lock(&n->mtx);
     if (atomic_load(&n->lanes[l->index]) == l)
@@ -161,6 +163,19 @@ NIF(n_lane_close)
     l->epfd = -1;
     enif_release_resource(l); /* the table's reference */
     return am.ok;
+}
+
+/* lane_close(Lane) -> more | ok: closes its sockets, a slice a call, and at last
+ * gives the poll set back. Any process; the lane's poller finds it gone. */
+NIF(n_lane_close)
+{
+    lane_t *l;
+    if (argc != 1 || !get_lane(env, argv[0], &l))
+        BADARG;
+    pthread_mutex_lock(&l->turn_mtx);
+    ERL_NIF_TERM t = l->epfd < 0 ? am.ok : close_lane(env, l);
+    pthread_mutex_unlock(&l->turn_mtx);
+    return t;
 }
 
 /* lane_here() -> Index | 0 */

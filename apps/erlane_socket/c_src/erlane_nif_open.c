@@ -24,13 +24,13 @@ static lane_t *new_lane(node_t *n, int want)
     return l;
 }
 
-/* Wraps fd into a socket owned by the caller and closes fd if it cannot. */
-static ERL_NIF_TERM wrap(ErlNifEnv *env, int fd, int family, int state, int lane,
-                         const sock_t *from)
+/* Wraps fd into a socket of lane l, owned by the caller, and gives back the
+ * reference to l. What *made says becomes true; else fd is still the caller's. */
+static ERL_NIF_TERM wrap(ErlNifEnv *env, int fd, int family, int state, lane_t *l,
+                         const inherit_t *from, bool *made)
 {
     ErlNifPid self;
     ctx_t c = ctx(env);
-    lane_t *l = new_lane(node(env), lane);
     ERL_NIF_TERM t;
     sock_t *s = NULL;
     if (l == NULL)
@@ -50,10 +50,20 @@ static ERL_NIF_TERM wrap(ErlNifEnv *env, int fd, int family, int state, int lane
         t = ok(env, enif_make_resource(env, s));
         enif_release_resource(s); /* the term holds it now */
     }
-    if (s == NULL)
-        sys_close(fd);
+    *made = s != NULL;
     if (l)
         enif_release_resource(l);
+    return t;
+}
+
+/* The same for a descriptor of our own making: without a socket it is closed. */
+static ERL_NIF_TERM wrap_own(ErlNifEnv *env, int fd, int family, int state, int lane,
+                             const inherit_t *from)
+{
+    bool made;
+    ERL_NIF_TERM t = wrap(env, fd, family, state, new_lane(node(env), lane), from, &made);
+    if (!made)
+        sys_close(fd);
     return t;
 }
 
@@ -75,23 +85,30 @@ NIF(n_open)
     }
     int domain = fam == 4 ? AF_INET : fam == 6 ? AF_INET6 : AF_UNIX;
     int fd = sys_socket(domain, domain == AF_UNIX ? 0 : proto, ns ? path : NULL);
-    return fd < 0 ? posix(env, fd) : wrap(env, fd, fam, ST_OPEN, lane, NULL);
+    return fd < 0 ? posix(env, fd) : wrap_own(env, fd, fam, ST_OPEN, lane, NULL);
 }
 
-/* fdopen(Fd, Lane | 0): what kind of socket it is, the kernel tells. */
+/* fdopen(Fd, Lane | 0): what kind of socket it is, the kernel tells. Fd is not
+ * touched unless there is a lane for it, and not closed on an error. */
 NIF(n_fdopen)
 {
     int fd, lane, domain = 0, listening = 0, connected = 0;
     if (argc != 2 || !enif_get_int(env, argv[0], &fd) || !enif_get_int(env, argv[1], &lane))
         BADARG;
+    lane_t *l = new_lane(node(env), lane);
+    if (l == NULL)
+        return error(env, am.no_lane);
     int r = fd < 0 ? -EBADF : sys_adopt(fd, &domain, &listening, &connected);
-    if (r < 0)
+    if (r < 0) {
+        enif_release_resource(l);
         return posix(env, r);
+    }
+    bool made;
     return wrap(env, fd, domain == AF_INET ? 4 : domain == AF_INET6 ? 6 : 0,
                 listening   ? ST_LISTENING
                 : connected ? ST_CONNECTED
                             : ST_OPEN,
-                lane, NULL);
+                l, NULL, &made);
 }
 
 NIF(n_bind)
@@ -197,10 +214,9 @@ NIF(n_accept)
     ctx_t c = ctx(env);
     ERL_NIF_TERM t;
     int fd = -EAGAIN;
-    sock_t from; /* options to inherit, copied before the lock is left */
     pthread_mutex_lock(&s->mtx);
     if (s->state == ST_CLOSED) {
-        t = error(env, am.closed);
+        t = error(env, io_kept(&c, s) ? am.einval : am.closed);
         goto out;
     }
     if (s->state != ST_LISTENING) {
@@ -247,13 +263,14 @@ NIF(n_accept)
         goto out;
     }
     count(c.lane, S_ACCEPTED, 1);
+    inherit_t from = {.linger0 = s->linger0, .lingers = s->lingers, .priority = s->priority};
     memcpy(from.opt, s->opt, sizeof from.opt);
-    from.linger0 = s->linger0;
-    from.priority = s->priority;
-    from.family = s->family;
+    if (from.opt[OPT_BUFFER_SET])
+        from.opt[OPT_BUFFER_SET] = BUFFER_INHERITED;
+    int family = s->family;
     ERL_NIF_TERM active = active_term(env, s);
     pthread_mutex_unlock(&s->mtx);
-    return enif_make_tuple2(env, active, wrap(env, fd, from.family, ST_CONNECTED, 0, &from));
+    return enif_make_tuple2(env, active, wrap_own(env, fd, family, ST_CONNECTED, 0, &from));
 out:
     pthread_mutex_unlock(&s->mtx);
     return t;

@@ -32,13 +32,13 @@ NIF(n_close)
         }
     } else {
         sock_close(&c, s, am.normal);
-        s->peer_closed = s->resetby = false;
+        s->kept = false;
     }
     pthread_mutex_unlock(&s->mtx);
     return t;
 }
 
-/* close_now(Ref, Reset :: boolean()) */
+/* close_now(Ref, false | true: with a reset | keep: the descriptor alone) */
 NIF(n_close_now)
 {
     sock_t *s;
@@ -49,8 +49,13 @@ NIF(n_close_now)
     if (!s->relay && s->fd >= 0) {
         if (argv[1] == am.true_)
             sys_reset_on_close(s->fd);
-        sock_close(&c, s, am.normal);
+        if (argv[1] == am.keep)
+            io_keep(&c, s);
+        else
+            sock_close(&c, s, am.normal);
     }
+    if (argv[1] != am.keep)
+        s->kept = false;
     pthread_mutex_unlock(&s->mtx);
     return am.ok;
 }
@@ -63,10 +68,15 @@ NIF(n_shutdown)
     if (argc != 2 || !get_sock(env, argv[0], &s) || !enif_get_int(env, argv[1], &how) || how < 0 ||
         how > 2)
         BADARG;
+    ctx_t c = ctx(env);
     ERL_NIF_TERM t = am.ok;
     pthread_mutex_lock(&s->mtx);
+    /* Output that is only delayed does not delay the shutdown. */
+    if (how > 0 && s->state == ST_CONNECTED && s->opt[OPT_DELAY_SEND] && !s->relay &&
+        !s->sendfile)
+        io_flush(&c, s);
     if (s->state != ST_CONNECTED || s->relay) {
-        t = error(env, s->state == ST_CLOSED ? am.closed : am.enotconn);
+        t = error(env, s->state == ST_CLOSED && !io_kept(&c, s) ? am.closed : am.enotconn);
     } else if (how > 0 && (sock_queued(s) > 0 || s->sendfile)) {
         s->pend_shut = true;
         s->pend_shut_rd = how == 2;
@@ -152,15 +162,21 @@ NIF(n_setopt)
     int k, v;
     if (argc != 3 || !enif_get_int(env, argv[1], &k) || !enif_get_int(env, argv[2], &v))
         BADARG;
-    if (k < 0 || k >= OPT_STORED)
+    if (k < 0 || (k >= OPT_STORED && k != OPT_RECBUF))
         return error(env, am.einval);
     sock_t *s = open_sock(env, argv[0]);
     if (s == NULL)
         BADARG;
     ctx_t c = ctx(env);
-    bool good = s->fd >= 0;
-    if (good) {
+    bool good = s->fd >= 0 || io_kept(&c, s);
+    if (good && k == OPT_RECBUF) {
+        /* `buffer` follows up until it is set itself */
+        if (s->opt[OPT_BUFFER_SET] != BUFFER_HERE && v > s->opt[OPT_BUFFER])
+            s->opt[OPT_BUFFER] = v;
+    } else if (good) {
         s->opt[k] = v;
+        if (k == OPT_BUFFER)
+            s->opt[OPT_BUFFER_SET] = BUFFER_HERE;
         if (k == OPT_LINGER_ZERO)
             s->linger0 = v != 0;
         if (k == OPT_PACKET) {
@@ -188,7 +204,8 @@ NIF(n_getopt)
     sock_t *s = open_sock(env, argv[0]);
     if (s == NULL)
         BADARG;
-    bool good = s->fd >= 0 || k == OPT_STATE;
+    ctx_t c = ctx(env);
+    bool kept = s->fd < 0 && io_kept(&c, s), good = s->fd >= 0 || kept || k == OPT_STATE;
     if (k >= 0 && k < OPT_STORED)
         v = s->opt[k];
     else
@@ -198,12 +215,13 @@ NIF(n_getopt)
             break;
         case OPT_FD:
             v = s->fd;
+            good = v >= 0;
             break;
         case OPT_LANE:
             v = s->lane->index;
             break;
         case OPT_STATE:
-            v = s->state;
+            v = kept ? ST_KEPT : s->state;
             break;
         case OPT_SEND_PEND:
             v = sock_queued(s) > INT_MAX ? INT_MAX : (int)sock_queued(s);
@@ -231,7 +249,11 @@ NIF(n_name)
     sock_t *s = open_sock(env, argv[0]);
     if (s == NULL)
         BADARG;
-    int r = s->fd < 0 ? -EINVAL : sys_name(s->fd, peer, &a);
+    ctx_t c = ctx(env);
+    int r = s->fd >= 0        ? sys_name(s->fd, peer, &a)
+            : !io_kept(&c, s) ? -EINVAL
+            : peer            ? -ENOTCONN
+                              : -EBADF;
     pthread_mutex_unlock(&s->mtx);
     return r < 0 ? posix(env, r) : ok(env, addr_term(env, &a));
 }
@@ -245,7 +267,8 @@ NIF(n_stat)
     sock_t *s = open_sock(env, argv[0]);
     if (s == NULL)
         BADARG;
-    bool open = s->fd >= 0;
+    ctx_t c = ctx(env);
+    bool open = s->fd >= 0 || io_kept(&c, s);
     ErlNifUInt64 v[8] = {s->recv_oct, s->recv_cnt, s->recv_max, (ErlNifUInt64)s->recv_dvi,
                          s->send_oct, s->send_cnt, s->send_max, sock_queued(s)};
     pthread_mutex_unlock(&s->mtx);
@@ -269,9 +292,11 @@ NIF(n_info)
     for (waiter_t *w = s->waiters; w; w = w->next)
         waiters++;
     int flags = s->rd_closed | s->wr_shut << 1 | s->pend_shut << 2 | (s->relay != NULL) << 3;
+    ctx_t c = ctx(env);
+    int state = s->fd < 0 && io_kept(&c, s) ? ST_KEPT : s->state;
     ERL_NIF_TERM owner = s->owned ? enif_make_pid(env, &s->owner) : am.undefined;
     ERL_NIF_TERM t = enif_make_tuple6(
-        env, owner, enif_make_int(env, s->state), s->reader_ticket ? am.true_ : am.false_,
+        env, owner, enif_make_int(env, state), s->reader_ticket ? am.true_ : am.false_,
         sock_queued(s) ? am.true_ : am.false_, enif_make_int(env, waiters),
         enif_make_int(env, flags));
     pthread_mutex_unlock(&s->mtx);
@@ -303,8 +328,9 @@ NIF(n_handover)
     sock_t *s = open_sock(env, argv[0]);
     if (s == NULL)
         BADARG;
+    ctx_t c = ctx(env);
     ERL_NIF_TERM t;
-    if (s->fd < 0)
+    if (s->fd < 0 && !io_kept(&c, s))
         t = error(env, am.closed);
     else if (!s->owned || enif_compare_pids(&self, &s->owner) != 0)
         t = error(env, am.not_owner);
@@ -323,6 +349,10 @@ static bool change_owner(ctx_t *c, sock_t *s, const ErlNifPid *pid)
     ErlNifPid p = *pid;
     if (!enif_is_process_alive(c->env, &p))
         return false;
+    if (s->fd < 0) { /* kept: no lane looks after it */
+        s->owner = *pid;
+        return true;
+    }
     sock_disown(c, s);
     sock_own(c, s, pid);
     s->foreign = 0;
@@ -340,7 +370,7 @@ NIF(n_own)
         BADARG;
     ctx_t c = ctx(env);
     ERL_NIF_TERM t = am.ok;
-    if (s->fd < 0)
+    if (s->fd < 0 && !io_kept(&c, s))
         t = error(env, am.closed);
     else if (s->owned && enif_compare_pids(&self, &s->owner) != 0)
         t = error(env, am.not_owner);
@@ -363,7 +393,7 @@ NIF(n_give)
         BADARG;
     ctx_t c = ctx(env);
     ERL_NIF_TERM t = am.ok;
-    if (s->fd < 0)
+    if (s->fd < 0 && !io_kept(&c, s))
         t = error(env, am.closed);
     else if (s->owned && enif_compare_pids(&pid, &s->owner) == 0)
         t = am.ok;

@@ -7,7 +7,7 @@
 
 /* Receiving -------------------------------------------------------------- */
 
-/* recv(Ref, Length, 0 | Ticket) -> {ok, Data} | {decode, Bin, Version, Type,
+/* recv(Ref, Length, 0 | Ticket) -> {ok, Data} | {follow, Data} | {decode, Bin, Version, Type,
  * HttpHeader} | {wait, Ticket} | {error, _} */
 NIF(n_recv)
 {
@@ -22,10 +22,13 @@ NIF(n_recv)
     ERL_NIF_TERM t, data;
     pthread_mutex_lock(&s->mtx);
     if (s->state == ST_CLOSED) {
-        t = error(env, s->resetby                           ? errno_term(env, ECONNRESET)
-                       : s->peer_closed && !s->gone_recv ? am.enotconn
-                                                         : am.closed);
-        s->resetby = s->gone_recv = false;
+        bool kept = io_kept(&c, s);
+        t = error(env, !kept           ? am.closed
+                       : !s->gone_recv ? am.enotconn
+                       : s->resetby    ? errno_term(env, ECONNRESET)
+                                       : am.closed);
+        if (s->gone_recv)
+            s->resetby = s->gone_recv = s->gone_send = false;
     } else if (s->state != ST_CONNECTED) {
         t = error(env, am.enotconn);
     } else if (s->active != A_FALSE || s->relay || (s->opt[OPT_PACKET] != PB_RAW && len > 0)) {
@@ -42,7 +45,9 @@ NIF(n_recv)
         int r = io_take(env, s, buf, (size_t)len, &data, &c);
         pay(env, s->recv_oct - before);
         int reg = r == 0 || r == 2 ? sock_register(s) : 0;
-        if (r == 1) {
+        if (r == 1 && wants_to_follow(env, s, c.lane)) {
+            t = enif_make_tuple2(env, am.follow, data);
+        } else if (r == 1) {
             t = ok(env, data);
         } else if (r < 0) {
             t = r == -ENOTCONN ? error(env, am.closed) : posix(env, r);
@@ -179,7 +184,7 @@ NIF(n_unrecv)
     ERL_NIF_TERM t = am.ok;
     pthread_mutex_lock(&s->mtx);
     if (s->state != ST_CONNECTED || s->relay)
-        t = error(env, s->state == ST_CLOSED ? am.closed : am.enotconn);
+        t = error(env, s->state == ST_CLOSED && !io_kept(&c, s) ? am.closed : am.enotconn);
     else if (!in_push_front(&s->in, b.data, b.size))
         t = error(env, am.enomem);
     else {
@@ -215,7 +220,8 @@ NIF(n_set_active)
     ERL_NIF_TERM t = am.ok;
     pthread_mutex_lock(&s->mtx);
     int64_t sum = (int64_t)(s->active == A_COUNT ? s->count : 0) + n;
-    if (s->state == ST_CLOSED || s->relay || sum > INT16_MAX || sum < INT16_MIN) {
+    bool kept = s->state == ST_CLOSED && io_kept(&c, s);
+    if ((s->state == ST_CLOSED && !kept) || s->relay || sum > INT16_MAX || sum < INT16_MIN) {
         t = error(env, am.einval);
         goto out;
     }
@@ -231,9 +237,14 @@ NIF(n_set_active)
                 ctx_send(&c, &s->owner, enif_make_tuple2(m, am.tcp_passive, sock_term(m, s)));
         }
     }
-    if (s->active == A_FALSE || s->state != ST_CONNECTED || s->rd_closed || s->moving)
+    if (kept && s->active != A_FALSE)
+        io_ended(&c, s);
+    if (s->active == A_FALSE || s->state != ST_CONNECTED || s->moving)
         goto out;
-    if (!s->registered) {
+    if (s->rd_closed) {
+        if (s->in.used || !s->told_closed || s->opt[OPT_EXIT_ON_CLOSE])
+            lane_push(&c, s->lane, s);
+    } else if (!s->registered) {
         /* A fresh socket: its first bytes are often here already, and then
          * the poll set need not hear of it. Nothing was sent before, so a
          * packet from this process cannot overtake one from the lane. */

@@ -131,15 +131,18 @@ NIF(n_send)
     pthread_mutex_lock(&s->mtx);
     int hn = put_header(s, len, h);
     if (s->state != ST_CONNECTED || s->relay || hn < 0) {
-        bool told = s->peer_closed && !s->gone_send;
-        t = error(env, s->state == ST_CLOSED && !told ? am.closed
-                       : hn < 0                       ? errno_term(env, EMSGSIZE)
-                       : s->relay                     ? am.einval
-                                                      : am.enotconn);
+        bool closed = s->state == ST_CLOSED, kept = closed && io_kept(&c, s);
+        t = error(env, closed && (!kept || s->gone_send)
+                           ? (kept && s->resetby ? errno_term(env, ECONNRESET) : am.closed)
+                       : closed   ? am.enotconn
+                       : hn < 0   ? errno_term(env, EMSGSIZE)
+                       : s->relay ? am.einval
+                                  : am.enotconn);
         s->gone_send = false;
         goto out;
     }
     if (s->pend_shut) {
+        s->shut_queued = true; /* no reset either */
         io_error(&c, s, EPIPE, true);
         t = error(env, am.closed);
         goto out;
@@ -147,9 +150,9 @@ NIF(n_send)
     size_t total = len + (size_t)hn, queued = sock_queued(s);
     ssize_t n = 0;
     size_t asked = 0;
-    if (total == 0)
-        goto out;
     count_send(s, total);
+    if (total == 0 && queued == 0 && !s->sendfile)
+        goto out;
     bool later = queued > 0 || s->sendfile || s->opt[OPT_DELAY_SEND];
     if (!later) {
         n = write_now(env, s, c.lane, h, (size_t)hn, argv[1], one ? &bin : NULL, &asked);
@@ -157,7 +160,6 @@ NIF(n_send)
             bool reset = n == -ECONNRESET || (n == -EPIPE && !s->shut_queued);
             bool show = reset && s->opt[OPT_SHOW_ECONNRESET];
             io_error(&c, s, (int)-n, true);
-            s->resetby = false; /* this answer tells */
             t = error(env, show ? errno_term(env, ECONNRESET) : am.closed);
             goto out;
         }
@@ -214,11 +216,14 @@ NIF(n_sendfile_begin)
     if (argc != 2 || !get_sock(env, argv[0], &s) || !enif_get_int(env, argv[1], &file) ||
         !get_pid(env, &self))
         BADARG;
+    ctx_t c = ctx(env);
     pthread_mutex_lock(&s->mtx);
-    if (s->state != ST_CONNECTED || s->relay)
-        t = error(env, s->state == ST_CLOSED ? am.closed : am.enotconn);
+    if (s->state == ST_CLOSED && !io_kept(&c, s))
+        t = error(env, am.einval);
     else if (!s->owned || enif_compare_pids(&self, &s->owner) != 0)
         t = error(env, am.not_owner);
+    else if (s->state != ST_CONNECTED || s->relay)
+        t = error(env, am.enotconn);
     else if (s->sendfile)
         t = error(env, am.einval);
     else if ((d = sys_dup(file)) < 0)

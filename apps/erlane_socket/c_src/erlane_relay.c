@@ -110,8 +110,10 @@ static void finish(ctx_t *c, relay_t *r, ERL_NIF_TERM reason, bool reset)
     enif_demonitor_process(c->env, r, &r->mon);
     for (int i = 0; i < 2; i++) {
         s[i]->relay = NULL;
-        if (reset && s[i]->fd >= 0)
+        if (reset && s[i]->fd >= 0) {
+            s[i]->lingers = false; /* else sock_close would take this back */
             sys_reset_on_close(s[i]->fd);
+        }
         sock_close(c, s[i], am.normal);
     }
     /* The callers hold s[i]->mtx and a reference of their own or the lane's

@@ -65,7 +65,7 @@ sock_t *sock_new(lane_t *l, int fd, int family, int state)
     return s;
 }
 
-void sock_inherit(sock_t *s, const sock_t *from)
+void sock_inherit(sock_t *s, const inherit_t *from)
 {
     memcpy(s->opt, from->opt, sizeof s->opt);
     s->linger0 = from->linger0;

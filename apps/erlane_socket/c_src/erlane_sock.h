@@ -24,8 +24,8 @@
  *     the lane's list of the dead, which only that lane's poller empties, and
  *     only when no fetched event is left. The event itself finds the
  *     descriptor gone (or another lane) and is counted as stale.
- *   - Lock order: a relay's two sockets by the lane that owns both; socket,
- *     then lane list. Never two sockets outside a relay.
+ *   - Lock order: a lane's turn; a relay's two sockets by the lane that owns
+ *     both; socket, then lane list. Never two sockets outside a relay.
  *
  * Who reads: the lane if the socket is active, else the caller of recv. The
  * lane sets `readable`, the reader clears it before it calls recv(2), so an
@@ -48,12 +48,15 @@ enum own_opt {
     OPT_BUFFER, OPT_EXIT_ON_CLOSE, OPT_SHOW_ECONNRESET, OPT_HIGH_WATERMARK,
     OPT_LOW_WATERMARK, OPT_SEND_TIMEOUT, OPT_SEND_TIMEOUT_CLOSE, OPT_DELAY_SEND,
     OPT_READ_AHEAD, OPT_LINGER_ZERO, OPT_HIGH_MSGQ, OPT_LOW_MSGQ, OPT_DEBUG,
-    OPT_STORED, /* the first that is not stored in opt[] */
-    OPT_FAMILY = OPT_STORED, OPT_FD, OPT_LANE, OPT_STATE, OPT_SEND_PEND, OPT_ACTIVE
+    OPT_BUFFER_SET, /* `buffer` was set: BUFFER_HERE, or by the listener */
+    OPT_STORED,     /* the first that is not stored in opt[] */
+    OPT_FAMILY = OPT_STORED, OPT_FD, OPT_LANE, OPT_STATE, OPT_SEND_PEND, OPT_ACTIVE,
+    OPT_RECBUF
 };
+enum { BUFFER_INHERITED = 1, BUFFER_HERE };
 enum packet { PB_RAW, PB_1, PB_2, PB_4, PB_LINE, PB_ERLANG };
 enum { PB_HTTP = 11, PB_HTTP_BIN, PB_HTTPH, PB_HTTPH_BIN };
-enum state { ST_OPEN, ST_CONNECTING, ST_CONNECTED, ST_LISTENING, ST_CLOSED };
+enum state { ST_OPEN, ST_CONNECTING, ST_CONNECTED, ST_LISTENING, ST_CLOSED, ST_KEPT };
 enum active { A_FALSE, A_TRUE, A_ONCE, A_COUNT };
 
 enum { READ_BUF = 65536, BIG_READ = 16384, MAX_EVENTS = 256, MAX_IOV = 1024, MAX_VEC = 16384,
@@ -107,9 +110,13 @@ typedef struct sock {
     bool owned : 1;
     bool delivered : 1; /* the owner has been sent something */
     bool resetby : 1; /* the peer reset us, show_econnreset not yet told */
-    /* Closed by the peer while passive: as with inet, the next recv or send
-     * that has not been told says closed, later ones enotconn. */
-    bool peer_closed : 1, gone_recv : 1, gone_send : 1;
+    /* Ended while passive: the descriptor is closed, and as the port of inet
+     * the socket stays its owner's, with its options and figures, until it is
+     * closed or the owner ends. The state is ST_CLOSED; ST_KEPT is what Erlang
+     * is told. The next recv or send that has not been told says closed, later
+     * ones enotconn. */
+    bool kept : 1, gone_recv : 1, gone_send : 1;
+    bool told_closed : 1; /* tcp_closed has been sent: never twice */
     bool monitored : 1;
     bool linger0 : 1;
     bool sendfile : 1;
@@ -117,7 +124,6 @@ typedef struct sock {
     bool out_edge : 1; /* EPOLLOUT came while sendfile(2) ran without the mutex */
     bool moving : 1; /* out of the old lane's set, not yet in the new one's */
     bool orphan : 1;
-    atomic_bool pending; /* on some lane's pending list; not under mtx */
     int16_t count;       /* A_COUNT */
     uint8_t foreign;     /* calls in a row from another lane */
     lane_t *lane;
@@ -137,12 +143,20 @@ typedef struct sock {
     waiter_t *waiters; /* acceptors of a listener, else senders */
     relay_t *relay;
     struct sock *prev, *next;     /* lane list, under lane->list_mtx */
+    atomic_bool pending;          /* on some lane's pending list; not under mtx */
     struct sock *pending_next;    /* lane's pending list */
     struct sock *dead_next;       /* lane's list of the dead */
     uint64_t recv_cnt, recv_oct, send_cnt, send_oct;
     uint32_t recv_max, send_max;
     double recv_dvi;
 } sock_t;
+
+/* What an accepted socket takes over from its listener. */
+typedef struct {
+    int32_t opt[OPT_STORED];
+    bool linger0, lingers;
+    int priority;
+} inherit_t;
 
 /* What a lane counts; each is written by one thread at a time. */
 enum lane_stat {
@@ -169,9 +183,14 @@ struct lane {
     pthread_mutex_t list_mtx;
     sock_t *list;
     int64_t sockets;
-    pthread_mutex_t pid_mtx;
+    /* Held for a turn, for going to sleep and for a slice of closing: while the
+     * lane passes from one poller to another, both may be running. Everything
+     * below that is not atomic belongs to who holds it. */
+    pthread_mutex_t turn_mtx;
+    pthread_mutex_t pid_mtx; /* poller, has_poller: written with both mutexes held */
     ErlNifPid poller;
     bool has_poller;
+    bool bound; /* the poller runs on the lane's scheduler only */
     atomic_bool stopped;
     atomic_bool adopted; /* a new poller: what the old one knew is told again */
     int ev_i, ev_n;
@@ -222,7 +241,8 @@ struct atoms {
         async, ready, closed, timeout, einval, true_, false_, once, decode, wake, orphan, gone,
         undefined, nil, local, inet4, inet6, eagain, more, too_long, relay, reason, to_a, to_b,
         ms, normal, reset, idle, half_close, busy, pending, not_owner, badarg, enotconn, ealready,
-        enomem, follow, idle_ms, stale, http, ssl_tls, sleep, infinity, flush, no_lane, stop;
+        enomem, follow, idle_ms, stale, http, ssl_tls, sleep, infinity, flush, no_lane, stop,
+        keep;
 };
 extern struct atoms am;
 
@@ -256,7 +276,7 @@ static inline void pay(ErlNifEnv *env, size_t n)
 
 /* erlane_sock.c: life of a socket. All but sock_new want s->mtx held. */
 sock_t *sock_new(lane_t *l, int fd, int family, int state);
-void sock_inherit(sock_t *s, const sock_t *from);
+void sock_inherit(sock_t *s, const inherit_t *from);
 void sock_watch_owner(ctx_t *c, sock_t *s);
 void sock_own(ctx_t *c, sock_t *s, const ErlNifPid *pid);
 void sock_disown(ctx_t *c, sock_t *s);
@@ -278,6 +298,9 @@ void ctx_send(ctx_t *c, const ErlNifPid *to, ERL_NIF_TERM msg);
 
 /* erlane_io.c: bytes in and out. s->mtx held. */
 ERL_NIF_TERM errno_term(ErlNifEnv *env, int err);
+bool io_kept(ctx_t *c, sock_t *s);
+void io_keep(ctx_t *c, sock_t *s);
+void io_ended(ctx_t *c, sock_t *s);
 void io_active_read(ctx_t *c, sock_t *s, unsigned char *buf, ERL_NIF_TERM *decode);
 void io_active_set(ctx_t *c, sock_t *s);
 int io_take(ErlNifEnv *env, sock_t *s, unsigned char *buf, size_t len, ERL_NIF_TERM *out,

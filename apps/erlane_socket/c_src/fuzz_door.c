@@ -22,9 +22,9 @@ enum { SLOTS = 16, PEERS = 4, MAX_CALLS = 200, HINTS = 8 };
 static const struct {
     const char *name, *args;
 } hints[] = {
-    {"lane_open", "i"}, {"lane_turn", "l"}, {"lane_sleep", "l"}, {"lane_woke", "l"},
-    {"lane_close", "l"}, {"lane_stats", "i"}, {"lane_list", "i"}, {"open", "ii*i"},
-    {"fdopen", "fi"}, {"bind", "sa"}, {"listen", "si"}, {"connect", "sa"}, {"connected", "st"},
+    {"lane_open", "i"}, {"lane_poll", "lv"}, {"lane_turn", "l"}, {"lane_sleep", "l"},
+    {"lane_woke", "l"}, {"lane_close", "l"}, {"lane_stats", "i"}, {"lane_list", "i"},
+    {"open", "ii*i"}, {"fdopen", "fi"}, {"bind", "sa"}, {"listen", "si"}, {"connect", "sa"}, {"connected", "st"},
     {"accept", "st"}, {"cancel", "st"}, {"send", "sd"}, {"sendfile_begin", "sf"},
     {"sendfile_step", "snn"}, {"recv", "snt"}, {"take", "swivv"}, {"need", "swnv"},
     {"fail", "swv"}, {"unrecv", "sd"}, {"active", "sv"}, {"close_now", "sv"}, {"shutdown", "si"},
@@ -215,6 +215,12 @@ static void turn(void)
             call1("lane_turn", slots[i]);
 }
 
+static void poll_lane(ERL_NIF_TERM lane)
+{
+    ERL_NIF_TERM argv[2] = {lane, enif_make_atom(NULL, "true")};
+    (void)fz_call(0, find("lane_poll"), argv);
+}
+
 static int open_fds(void)
 {
     struct pollfd p[256];
@@ -232,8 +238,10 @@ static void begin(void)
     slots_n = peers_n = 0;
     ticket = 0;
     fz_revive();
-    for (int i = 1; i <= 2; i++)
+    for (int i = 1; i <= 2; i++) {
         learn(call1("lane_open", fz_int(i)));
+        poll_lane(slots[slots_n - 1]);
+    }
     for (int i = 0; i < 2; i++) {
         ERL_NIF_TERM argv[2] = {fz_int(new_end()), fz_int(0)};
         answered(find("fdopen"), fz_call(0, find("fdopen"), argv));
@@ -252,6 +260,7 @@ static void end(int fds)
         int n;
         if (!enif_get_tuple(NULL, t, &n, &e) || n != 2)
             abort();
+        poll_lane(e[1]);
         call1("lane_turn", e[1]);
         while (call1("lane_close", e[1]) != enif_make_atom(NULL, "ok"))
             ;

@@ -1,5 +1,6 @@
 %% SPDX-License-Identifier: Apache-2.0
-%% @doc Sees to it that each lane has a poller that can run.
+%% @doc Opens the lanes, sees to it that each has a poller that can run, and
+%% closes them.
 %%
 %% A process that is bound to a scheduler does not run while that scheduler is
 %% offline. So lanes are opened for the schedulers that are online, and when
@@ -7,17 +8,25 @@
 %% bound to no scheduler, which adopts the lane. When the scheduler comes back,
 %% so does its own poller, and the stand-in ends.
 %%
-%% The VM tells nobody of such a change. Pollers look before they sleep, and
-%% erlane_socket:lanes/0 looks.
+%% The pollers are this process's and no supervisor's, for nobody may ever wait
+%% for one of them. They die with it; the lanes do not, and its successor starts
+%% pollers that adopt them.
+%%
+%% The VM tells nobody of schedulers that come and go. Pollers look now and then
+%% and before they sleep; opening a socket and erlane_socket:lanes/0 look.
 -module(erlane_lanes).
 -behaviour(gen_server).
 
--export([start_link/0, check/0, sync/0]).
--export([init/1, handle_continue/2, handle_call/3, handle_cast/2, handle_info/2]).
+-export([start_link/0, check/0, sync/0, pollers/0]).
+-export([init/1, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
 
 -define(ONLINE, {?MODULE, online}).
+%% Pollers that may fail within a second before this process gives up.
+-define(INTENSITY, 20).
+-define(END_MS, 1000).
 
--record(st, {stand_ins = #{} :: #{pos_integer() => pid()}}).
+-record(lane, {ref :: reference(), own :: pid() | undefined, stand_in :: pid() | undefined}).
+-record(st, {lanes = #{} :: #{pos_integer() => #lane{}}, failed = [] :: [integer()]}).
 
 -spec start_link() -> {ok, pid()} | {error, term()}.
 start_link() ->
@@ -36,54 +45,107 @@ check() ->
 sync() ->
     gen_server:call(?MODULE, check, infinity).
 
--spec init([]) -> {ok, #st{}, {continue, check}}.
+%% @doc Who polls each lane, bound to its scheduler (own) or not: for a look at
+%% a running system, and for tests.
+-spec pollers() -> [{pos_integer(), own | stand_in, pid()}].
+pollers() ->
+    gen_server:call(?MODULE, pollers, infinity).
+
+-spec init([]) -> {ok, #st{}} | {stop, term()}.
 init([]) ->
     _ = process_flag(trap_exit, true),
-    _ = persistent_term:erase(?ONLINE),
-    {ok, #st{}, {continue, check}}.
+    adjusted(#st{}, fun(St) -> {ok, St} end).
 
--spec handle_continue(check, #st{}) -> {noreply, #st{}}.
-handle_continue(check, St) ->
-    {noreply, adjust(St)}.
-
--spec handle_call(check, gen_server:from(), #st{}) -> {reply, ok, #st{}}.
+-spec handle_call(check | pollers, gen_server:from(), #st{}) ->
+    {reply, term(), #st{}} | {stop, term(), #st{}}.
 handle_call(check, _From, St) ->
-    {reply, ok, adjust(St)}.
+    adjusted(St, fun(New) -> {reply, ok, New} end);
+handle_call(pollers, _From, #st{lanes = Lanes} = St) ->
+    {reply, lists:append([pollers(I, Lane) || {I, Lane} <- lists:sort(maps:to_list(Lanes))]), St}.
 
--spec handle_cast(check, #st{}) -> {noreply, #st{}}.
+-spec handle_cast(check, #st{}) -> {noreply, #st{}} | {stop, term(), #st{}}.
 handle_cast(check, St) ->
-    {noreply, adjust(St)}.
+    adjusted(St, fun(New) -> {noreply, New} end).
 
-%% A stand-in has ended: in order, or its lane needs another.
--spec handle_info(term(), #st{}) -> {noreply, #st{}}.
-handle_info({'EXIT', _, _}, St) ->
-    {noreply, adjust(St)};
+%% A poller has ended: a stand-in in order, or the lane needs another.
+-spec handle_info(term(), #st{}) -> {noreply, #st{}} | {stop, term(), #st{}}.
+handle_info({'EXIT', Pid, Reason}, #st{lanes = Lanes, failed = Failed} = St) ->
+    New = St#st{lanes = maps:map(fun(_, Lane) -> without(Pid, Lane) end, Lanes)},
+    Now = erlang:monotonic_time(millisecond),
+    case [T || Reason =/= normal, T <- [Now | Failed], T > Now - 1000] of
+        Recent when length(Recent) > ?INTENSITY -> {stop, {poller, Reason}, New};
+        Recent -> adjusted(New#st{failed = Recent}, fun(Adjusted) -> {noreply, Adjusted} end)
+    end;
 handle_info(_, St) ->
     {noreply, St}.
 
-adjust(#st{stand_ins = Old} = St) ->
-    Online = erlang:system_info(schedulers_online),
-    lists:foreach(fun erlane_socket_sup:start_lane/1, lists:seq(1, Online)),
-    {Back, Away} = lists:partition(fun({I, _}) -> I =< Online end, maps:to_list(Old)),
-    lists:foreach(fun come_back/1, Back),
-    Orphaned = [I || I <- lists:seq(Online + 1, erlang:system_info(schedulers)),
-                     erlane_nif:lane_stats(I) =/= undefined],
-    New = maps:from_list([{I, stand_in(I, proplists:get_value(I, Away))} || I <- Orphaned]),
-    persistent_term:put(?ONLINE, Online),
-    St#st{stand_ins = New}.
-
-%% The lane's own poller, woken, adopts its lane again; the stand-in, woken then,
-%% finds that and ends.
-come_back({I, StandIn}) ->
-    lists:foreach(fun(Pid) -> Pid ! wake end, erlane_socket_sup:pollers(I)),
-    StandIn ! wake,
+%% In order, that is when the application stops, the lanes go as well.
+-spec terminate(term(), #st{}) -> ok.
+terminate(Reason, #st{lanes = Lanes}) when Reason =:= shutdown; Reason =:= normal ->
+    _ = persistent_term:erase(?ONLINE),
+    Pollers = lists:append([pollers(I, Lane) || {I, Lane} <- maps:to_list(Lanes)]),
+    Refs = [begin exit(Pid, kill), monitor(process, Pid) end || {_, _, Pid} <- Pollers],
+    _ = [close(Ref) || #lane{ref = Ref} <- maps:values(Lanes)],
+    at_an_end([I || {I, own, _} <- Pollers], Refs);
+terminate(_, _) ->
     ok.
 
-stand_in(I, Pid) ->
-    case is_pid(Pid) andalso is_process_alive(Pid) of
-        true ->
-            Pid;
-        false ->
-            {ok, New} = erlane_lane:start_stand_in(I),
-            New
+%% A poller whose scheduler is offline cannot even die, and the application, or
+%% the VM that halts, would wait for it. So its scheduler comes back that long.
+at_an_end(Bound, Refs) ->
+    Online = erlang:system_info(schedulers_online),
+    Needed = lists:max([Online | Bound]),
+    _ = Needed > Online andalso erlang:system_flag(schedulers_online, Needed),
+    _ = [receive {'DOWN', Ref, process, _, _} -> ok after ?END_MS -> ok end || Ref <- Refs],
+    _ = Needed > Online andalso erlang:system_flag(schedulers_online, Online),
+    ok.
+
+close(Ref) ->
+    case erlane_nif:lane_close(Ref) of
+        more -> close(Ref);
+        ok -> ok
     end.
+
+pollers(I, #lane{own = Own, stand_in = StandIn}) ->
+    [{I, Kind, Pid} || {Kind, Pid} <- [{own, Own}, {stand_in, StandIn}], is_pid(Pid)].
+
+without(Pid, #lane{own = Pid} = Lane) -> Lane#lane{own = undefined};
+without(Pid, #lane{stand_in = Pid} = Lane) -> Lane#lane{stand_in = undefined};
+without(_, Lane) -> Lane.
+
+adjusted(#st{lanes = Lanes} = St, Then) ->
+    Online = erlang:system_info(schedulers_online),
+    %% Beyond those online: lanes that were opened before, by this process or its
+    %% predecessor. Their sockets need them.
+    Left = [I || I <- lists:seq(Online + 1, erlang:system_info(schedulers)),
+                 erlane_nif:lane_stats(I) =/= undefined],
+    try [{I, polled(I, I =< Online, opened(I, Lanes))} || I <- lists:seq(1, Online) ++ Left] of
+        Adjusted ->
+            persistent_term:put(?ONLINE, Online),
+            Then(St#st{lanes = maps:from_list(Adjusted)})
+    catch
+        throw:{error, _} = Error -> {stop, Error}
+    end.
+
+opened(I, Lanes) ->
+    case Lanes of
+        #{I := Lane} ->
+            Lane;
+        _ ->
+            case erlane_nif:lane_open(I) of
+                {ok, Ref} -> #lane{ref = Ref};
+                {error, _} = Error -> throw(Error)
+            end
+    end.
+
+%% Its scheduler is online: its own poller, once awake, finds itself displaced and
+%% adopts the lane again, whereupon the stand-in learns that it is not needed.
+polled(I, true, #lane{own = undefined, ref = Ref} = Lane) ->
+    Lane#lane{own = erlane_lane:start_link(I, Ref)};
+polled(_, true, #lane{own = Own, stand_in = StandIn} = Lane) when is_pid(StandIn) ->
+    Own ! wake,
+    Lane;
+polled(I, false, #lane{stand_in = undefined, ref = Ref} = Lane) ->
+    Lane#lane{stand_in = erlane_lane:start_stand_in(I, Ref)};
+polled(_, _, Lane) ->
+    Lane.

@@ -5,7 +5,7 @@
 %% `{erlane_async, Ref, Ticket, ready | ok | closed}' ends it.
 -module(erlane_nif).
 
--export([lane_make/1, lane_open/1, lane_turn/1, lane_sleep/1, lane_woke/1, lane_close/1,
+-export([lane_open/1, lane_poll/2, lane_turn/1, lane_sleep/1, lane_woke/1, lane_close/1,
          lane_here/0, lane_stats/1, lane_list/1]).
 -export([open/4, fdopen/2, bind/2, listen/2, connect/2, connected/2, accept/2, cancel/2]).
 -export([send/2, sendfile_begin/2, sendfile_step/3, sendfile_end/1]).
@@ -16,7 +16,7 @@
 
 -on_load(load/0).
 
--nifs([lane_make/1, lane_open/1, lane_turn/1, lane_sleep/1, lane_woke/1, lane_close/1,
+-nifs([lane_open/1, lane_poll/2, lane_turn/1, lane_sleep/1, lane_woke/1, lane_close/1,
        lane_here/0, lane_stats/1, lane_list/1, open/4, fdopen/2, bind/2, listen/2, connect/2,
        connected/2, accept/2, cancel/2, leave/1, join/1, send/2, sendfile_begin/2,
        sendfile_step/3, sendfile_end/1, recv/3, peek/1, take/5, need/4, fail/3, unrecv/2,
@@ -80,10 +80,10 @@ take_messages_in() ->
     {message_queue_len, _} = erlang:process_info(self(), message_queue_len),
     ok.
 
--spec lane_make(pos_integer()) -> ok | posix().
-lane_make(_Index) -> erlang:nif_error(not_loaded).
 -spec lane_open(pos_integer()) -> {ok, reference()} | posix().
 lane_open(_Index) -> erlang:nif_error(not_loaded).
+-spec lane_poll(reference(), boolean()) -> ok | gone.
+lane_poll(_Lane, _Bound) -> erlang:nif_error(not_loaded).
 -spec lane_turn(reference()) -> non_neg_integer() | {non_neg_integer(), [ref()]} | gone.
 lane_turn(_Lane) -> erlang:nif_error(not_loaded).
 -spec lane_sleep(reference()) -> busy | infinity | pos_integer() | gone | posix().
@@ -131,7 +131,7 @@ sendfile_step(_Ref, _Offset, _Count) -> erlang:nif_error(not_loaded).
 -spec sendfile_end(ref()) -> ok.
 sendfile_end(_Ref) -> erlang:nif_error(not_loaded).
 -spec recv(ref(), non_neg_integer(), ticket()) ->
-          {ok, binary() | list()} | {wait, ticket()} | posix() |
+          {ok | follow, binary() | list()} | {wait, ticket()} | posix() |
           {decode, ticket(), binary(), non_neg_integer(), integer(), boolean()}.
 recv(_Ref, _Length, _Ticket) -> erlang:nif_error(not_loaded).
 -spec peek(ref()) -> {binary(), non_neg_integer(), integer(), boolean()} | gone.
@@ -149,8 +149,8 @@ unrecv(_Ref, _Data) -> erlang:nif_error(not_loaded).
 active(_Ref, _Active) -> erlang:nif_error(not_loaded).
 -spec close(ref()) -> ok | {wait, ticket(), non_neg_integer()}.
 close(_Ref) -> erlang:nif_error(not_loaded).
--spec close_now(ref(), Reset :: boolean()) -> ok.
-close_now(_Ref, _Reset) -> erlang:nif_error(not_loaded).
+-spec close_now(ref(), Reset :: boolean() | keep) -> ok.
+close_now(_Ref, _How) -> erlang:nif_error(not_loaded).
 -spec shutdown(ref(), 0 | 1 | 2) -> ok | posix().
 shutdown(_Ref, _How) -> erlang:nif_error(not_loaded).
 -spec setsockopt(ref(), integer(), integer(), binary()) -> ok | posix().

@@ -21,12 +21,14 @@
 -define(OPT_HIGH_MSGQ, 16).           % stored, no effect
 -define(OPT_LOW_MSGQ, 17).            % stored, no effect
 -define(OPT_DEBUG, 18).               % stored, no effect
--define(OPT_FAMILY, 19).              % read only: 4, 6 or 0 (local)
--define(OPT_FD, 20).                  % read only
--define(OPT_LANE, 21).                % read only
--define(OPT_STATE, 22).               % read only: ?ST_*
--define(OPT_SEND_PEND, 23).           % read only: bytes queued
--define(OPT_ACTIVE, 24).              % read only: -1 true, -2 once, 0 false, N > 0
+-define(OPT_BUFFER_SET, 19).          % `buffer' was set: 1 by the listener, 2 here
+-define(OPT_FAMILY, 20).              % read only: 4, 6 or 0 (local)
+-define(OPT_FD, 21).                  % read only
+-define(OPT_LANE, 22).                % read only
+-define(OPT_STATE, 23).               % read only: ?ST_*
+-define(OPT_SEND_PEND, 24).           % read only: bytes queued
+-define(OPT_ACTIVE, 25).              % read only: -1 true, -2 once, 0 false, N > 0
+-define(OPT_RECBUF, 26).              % write only: recbuf, which `buffer' may follow
 
 -define(PB_RAW, 0).
 -define(PB_1, 1).
@@ -50,3 +52,4 @@
 -define(ST_CONNECTED, 2).
 -define(ST_LISTENING, 3).
 -define(ST_CLOSED, 4).
+-define(ST_KEPT, 5). % ended, the socket still its owner's

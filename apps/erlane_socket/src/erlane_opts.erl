@@ -112,7 +112,8 @@ run_step(Ref, {high, High, Low, Int}) ->
 run_step(Ref, {low, High, Low, Int}) ->
     drag(Ref, Low, Int, High, fun erlang:max/2);
 run_step(Ref, {recbuf, Size, Kernel}) ->
-    raise_buffer(Ref, Size),
+    %% gen_tcp takes the size asked for, whatever the kernel makes of it.
+    _ = erlane_nif:setopt(Ref, ?OPT_RECBUF, Size),
     run_step(Ref, Kernel);
 run_step(Ref, {active, Active}) ->
     erlane_nif:set_active(Ref, Active);
@@ -137,25 +138,6 @@ drag(Ref, Number, Int, Other, Choose) ->
             end;
         {error, _} = Error ->
             Error
-    end.
-
-%% The size of buffer follows recbuf up until the user sets it. That is seen by
-%% its value: a release's default, or half of what Linux makes of recbuf.
-raise_buffer(Ref, Size) ->
-    case erlane_nif:getopt(Ref, ?OPT_BUFFER) of
-        {ok, Buffer} when Size > Buffer ->
-            case Buffer =:= 1460 orelse Buffer =:= 9216 orelse 2 * Buffer =:= recbuf(Ref) of
-                true -> _ = erlane_nif:setopt(Ref, ?OPT_BUFFER, Size), ok;
-                false -> ok
-            end;
-        _ ->
-            ok
-    end.
-
-recbuf(Ref) ->
-    case kernel_value(Ref, recbuf) of
-        {ok, Size} -> Size;
-        {error, _} -> 0
     end.
 
 %% Linux derives the priority from TOS whenever TOS is set; gen_tcp keeps the

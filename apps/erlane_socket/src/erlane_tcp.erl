@@ -49,7 +49,7 @@ connect(Address, Port, Opts, Timeout) ->
     erlane_tcp_open:connect(Address, Port, Opts, Timeout).
 
 %% @doc A socket around an open descriptor, whose family the kernel tells.
--spec fdopen(integer(), [term()]) -> {ok, socket()} | error().
+-spec fdopen(non_neg_integer(), [term()]) -> {ok, socket()} | error().
 fdopen(Fd, Opts) ->
     erlane_tcp_open:fdopen(Fd, Opts).
 
@@ -116,10 +116,10 @@ sent(Ref, {wait, Ticket, Ms}, _Data) ->
     Deadline = deadline(case Ms of -1 -> infinity; _ -> Ms end),
     case await(Ref, Ticket, Deadline) of
         ok -> ok;
-        closed -> {error, closed};
+        Why when Why =:= closed; Why =:= econnreset -> {error, Why};
         timeout ->
             case erlane_nif:getopt(Ref, ?OPT_SEND_TIMEOUT_CLOSE) of
-                {ok, 1} -> ok = erlane_nif:close_now(Ref, false);
+                {ok, 1} -> ok = erlane_nif:close_now(Ref, keep);
                 _ -> ok
             end,
             {error, timeout}
@@ -161,6 +161,9 @@ received(Ref, Length, {decode, Ticket, Bin, Version, Type, Header}, Deadline) ->
             ok = erlane_nif:fail(Ref, Version, false),
             {error, emsgsize}
     end;
+received(Ref, _Length, {follow, Data}, _Deadline) ->
+    ok = erlane_nif:follow(Ref),
+    {ok, Data};
 received(_Ref, _Length, Answer, _Deadline) ->
     Answer.
 
@@ -173,7 +176,8 @@ unrecv(?SOCK(Ref), Data) ->
 
 %% @private Waits for the answer to Ticket. Who is first decides: if the wait cannot be
 %% cancelled its answer has been sent, and is taken out of the mailbox.
--spec await(reference(), non_neg_integer(), integer() | infinity) -> ready | ok | closed | timeout.
+-spec await(reference(), non_neg_integer(), integer() | infinity) ->
+          ready | ok | closed | econnreset | timeout.
 await(Ref, Ticket, Deadline) ->
     receive
         {erlane_async, Ref, Ticket, What} -> What
@@ -388,6 +392,7 @@ peername(?SOCK(Ref)) -> erlane_nif:name(Ref, 1).
 socknames(Socket) ->
     case sockname(Socket) of
         {ok, Name} -> {ok, [Name]};
+        {error, ebadf} -> {error, exbadport}; % gen_tcp's word for it
         Error -> Error
     end.
 
@@ -405,7 +410,7 @@ port(Socket) ->
 info(?SOCK(Ref) = Socket) ->
     {Owner, State, Reading, Writing, Waiters, Flags} = erlane_nif:info(Ref),
     Base = case State of
-               ?ST_CLOSED -> [closed];
+               _ when State =:= ?ST_CLOSED; State =:= ?ST_KEPT -> [closed];
                ?ST_LISTENING -> [listening, open];
                ?ST_CONNECTED -> [connected, open];
                ?ST_CONNECTING -> [connecting, open];

@@ -24,7 +24,7 @@ connect(Address, Port, Opts, Timeout) ->
     erlane_tcp_open:connect(Address, Port, Opts, Timeout).
 
 %% @doc A socket around an open descriptor.
--spec fdopen(integer(), [term()]) -> {ok, erlane_tcp:socket()} | error().
+-spec fdopen(non_neg_integer(), [term()]) -> {ok, erlane_tcp:socket()} | error().
 fdopen(Fd, Opts) -> erlane_tcp_open:fdopen(Fd, Opts).
 
 %% @doc This module's family.

@@ -77,8 +77,8 @@ connected(_Ref, Answer, _Deadline) ->
     Answer.
 
 %% @doc A socket around an open descriptor, whose family the kernel tells.
--spec fdopen(integer(), [term()]) -> {ok, erlane_tcp:socket()} | error().
-fdopen(Fd, Opts) ->
+-spec fdopen(non_neg_integer(), [term()]) -> {ok, erlane_tcp:socket()} | error().
+fdopen(Fd, Opts) when is_integer(Fd), Fd >= 0 ->
     case set_fdopened(with_lanes(fun() -> erlane_nif:fdopen(Fd, 0) end), Opts) of
         {ok, Ref} -> {ok, ?SOCK(Ref)};
         Error -> Error
@@ -168,6 +168,7 @@ throw_error(Posix) -> exit(Posix).
 
 %% inetrc may make this module the node's tcp_module before anybody starts us.
 with_lanes(Fun) ->
+    ok = erlane_lanes:check(),
     case Fun() of
         {error, no_lane} ->
             case application:ensure_all_started(erlane_socket) of

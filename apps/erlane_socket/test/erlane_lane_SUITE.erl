@@ -6,14 +6,14 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, suite/0, end_per_testcase/2]).
--export([lane_killed/1, schedulers_online/1, bound_owner/1, follows_owner/1]).
--export([kill_lanes/0, online/0, bound/0, follow/0]).
+-export([lane_killed/1, schedulers_online/1, bound_owner/1, follows_owner/1, follows_reader/1]).
+-export([kill_lanes/0, online/0, bound/0, follow/0, follow_reader/0]).
 
 -import(erlane_ct, [async/1, await/2, wait_until/1, traffic/1, moving/0, finish/1]).
 
 suite() -> [{timetrap, {minutes, 2}}].
 
-all() -> [lane_killed, schedulers_online, bound_owner, follows_owner].
+all() -> [lane_killed, schedulers_online, bound_owner, follows_owner, follows_reader].
 
 end_per_testcase(_Case, _Config) -> erlane_ct:cleanup().
 
@@ -24,8 +24,7 @@ lane_killed(_Config) ->
     ok = erlane_ct:in_peer(?MODULE, kill_lanes, []).
 
 lane_pids() ->
-    [Pid || {{erlane_lane, _}, Pid, _, _} <- supervisor:which_children(erlane_socket_sup),
-        is_pid(Pid)].
+    [Pid || {_, own, Pid} <- erlane_lanes:pollers()].
 
 kill_lanes() ->
     Jobs = traffic(10),
@@ -110,12 +109,29 @@ follow() ->
     Before = moved(),
     {C, S} = pair(),
     Writer = async(fun() -> count_up(C, 1) end),
-    {Rest, Next} = hop(S, 8, {<<>>, 1}),
+    {Rest, Next} = hop(S, fun once/1, 8, {<<>>, 1}),
     Writer ! stop,
     Last = await(Writer, 10000),
-    {<<>>, End} = words(S, Rest, Next, fun(N) -> N > Last end),
+    {<<>>, End} = words(S, fun once/1, Rest, Next, fun(N) -> N > Last end),
     ?assertEqual(Last + 1, End),
     ?assert(moved() > Before),
+    ok.
+
+%% The same by passive reads alone, which send nothing to the lane.
+follows_reader(_Config) ->
+    ok = erlane_ct:in_peer(?MODULE, follow_reader, []).
+
+follow_reader() ->
+    Before = moved(),
+    {C, S} = pair(),
+    Writer = async(fun() -> count_up(C, 1) end),
+    {Rest, Next} = hop(S, fun read/1, 8, {<<>>, 1}),
+    Writer ! stop,
+    Last = await(Writer, 10000),
+    {<<>>, End} = words(S, fun read/1, Rest, Next, fun(N) -> N > Last end),
+    ?assertEqual(Last + 1, End),
+    %% Every other hop is to the scheduler where the socket is not.
+    ?assert(moved() - Before >= 4),
     ok.
 
 count_up(C, N) ->
@@ -123,36 +139,41 @@ count_up(C, N) ->
     receive stop -> N after 0 -> count_up(C, N + 1) end.
 
 %% Passes the socket to a process on the other scheduler every 150 ms.
-hop(_S, 0, State) ->
+hop(_S, _Get, 0, State) ->
     State;
-hop(S, Hops, {Rest, Next}) ->
+hop(S, Get, Hops, {Rest, Next}) ->
     Parent = self(),
     Pid = spawn_opt(fun() ->
         receive go -> ok end,
         End = erlang:monotonic_time(millisecond) + 150,
-        State = words(S, Rest, Next, fun(_) -> erlang:monotonic_time(millisecond) > End end),
+        State = words(S, Get, Rest, Next, fun(_) -> erlang:monotonic_time(millisecond) > End end),
         ok = gen_tcp:controlling_process(S, Parent),
         Parent ! {hop, State}
     end, [link, {scheduler, 1 + Hops rem 2}]),
     ok = gen_tcp:controlling_process(S, Pid),
     Pid ! go,
     receive
-        {hop, State} -> hop(S, Hops - 1, State)
+        {hop, State} -> hop(S, Get, Hops - 1, State)
     after 30000 -> error({stuck, Next})
     end.
 
 %% Reads and checks consecutive numbers until Done(Next).
-words(S, <<N:32, Rest/binary>>, Next, Done) ->
+words(S, Get, <<N:32, Rest/binary>>, Next, Done) ->
     Next = N,
-    words(S, Rest, Next + 1, Done);
-words(S, Rest, Next, Done) ->
+    words(S, Get, Rest, Next + 1, Done);
+words(S, Get, Rest, Next, Done) ->
     case Done(Next) of
         true ->
             {Rest, Next};
         false ->
-            ok = inet:setopts(S, [{active, once}]),
-            receive
-                {tcp, S, D} -> words(S, <<Rest/binary, D/binary>>, Next, Done)
-            after 10000 -> error({no_data, Next})
-            end
+            D = Get(S),
+            words(S, Get, <<Rest/binary, D/binary>>, Next, Done)
     end.
+
+once(S) ->
+    ok = inet:setopts(S, [{active, once}]),
+    receive {tcp, S, D} -> D after 10000 -> error(no_data) end.
+
+read(S) ->
+    {ok, D} = gen_tcp:recv(S, 0, 10000),
+    D.

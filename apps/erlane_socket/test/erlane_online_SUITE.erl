@@ -7,12 +7,13 @@
 
 -export([all/0, suite/0, end_per_testcase/2]).
 -export([
-    starts/1, traffic_while_changing/1, all_combinations/1, keeper_killed/1,
-    poller_killed_offline/1
+    starts/1, traffic_while_changing/1, all_combinations/1, noticed_by_itself/1, stand_in_killed/1,
+    keeper_killed/1, poller_killed_offline/1, poller_killed_going_offline/1, stop_while_offline/1
 ]).
--export([run/2, started/2, changing/0, combinations/0, kill_keeper/0, kill_offline/0]).
+-export([run/2, started/2, changing/0, combinations/0, unasked/0, kill_stand_ins/0, kill_keeper/0,
+         kill_offline/0, kill_going/0, stop_offline/0]).
 
--import(erlane_ct, [async/1, await/2, wait_until/2]).
+-import(erlane_ct, [async/1, await/2, wait_until/2, elapsed/1]).
 
 -define(ERLANE, [{backend, erlane}]).
 -define(DEADLINE, 10000).
@@ -23,7 +24,8 @@ suite() -> [{timetrap, {seconds, 30}}].
 
 all() ->
     [
-        starts, traffic_while_changing, all_combinations, keeper_killed, poller_killed_offline
+        starts, traffic_while_changing, all_combinations, noticed_by_itself, stand_in_killed,
+        keeper_killed, poller_killed_offline, poller_killed_going_offline, stop_while_offline
     ].
 
 end_per_testcase(_Case, _Config) -> erlane_ct:cleanup().
@@ -198,6 +200,39 @@ combinations() ->
 gone(Pids) ->
     wait_until(fun() -> not lists:any(fun is_process_alive/1, Pids) end, ?DEADLINE).
 
+%% Nobody calls anything: a lane that has work notices that others are not polled.
+noticed_by_itself(_Config) ->
+    ok = in_vm("4:4", unasked, []).
+
+unasked() ->
+    Lanes = lanes(),
+    Counts = counters:new(4, []),
+    Streams = [stream(pair_on(I), Counts, I, I rem 2) || I <- Lanes],
+    Change = fun(N) -> ok = online(N), ok = all_move(Counts, Lanes) end,
+    _ = [Change(N) || _ <- lists:seq(1, 20), N <- [1, 4]],
+    finish(Streams),
+    ok.
+
+stand_ins() -> [Pid || {_, stand_in, Pid} <- erlane_lanes:pollers()].
+
+%% The stand-in of one lane dies: its lane gets another, and the others' sockets live.
+stand_in_killed(_Config) ->
+    ok = in_vm("4:4", kill_stand_ins, []).
+
+kill_stand_ins() ->
+    with_traffic(fun(State) ->
+        ok = online(1),
+        ok = State(1),
+        Kill = fun(_) ->
+            ok = wait_until(fun() -> length(stand_ins()) =:= 3 end, ?DEADLINE),
+            [Victim | _] = stand_ins(),
+            exit(Victim, kill),
+            ok = gone([Victim]),
+            State(1)
+        end,
+        lists:foreach(Kill, [1, 2, 3])
+    end).
+
 %% Who keeps the stand-ins dies.
 keeper_killed(_Config) ->
     ok = in_vm("4:4", kill_keeper, []).
@@ -213,7 +248,7 @@ kill_keeper() ->
         State(2)
     end).
 
-pollers(Lanes) -> lists:append([erlane_socket_sup:pollers(I) || I <- Lanes]).
+pollers(Lanes) -> [Pid || {I, own, Pid} <- erlane_lanes:pollers(), lists:member(I, Lanes)].
 
 %% Pollers are killed whose schedulers are offline: bound, they die when those are back. Then
 %% one whose scheduler is online.
@@ -235,3 +270,45 @@ kill_offline() ->
         ok = gone(Away),
         State(4)
     end).
+
+%% Pollers are killed at the moment their schedulers go offline: their successors cannot run
+%% there, and nobody may wait for them.
+poller_killed_going_offline(_Config) ->
+    ok = in_vm("4:4", kill_going, []).
+
+kill_going() ->
+    with_traffic(fun(State) ->
+        Round = fun(_) ->
+            _ = [exit(Pid, kill) || Pid <- pollers([3, 4])],
+            ok = online(1),
+            ok = State(1),
+            ok = online(4),
+            State(4)
+        end,
+        lists:foreach(Round, [1, 2])
+    end).
+
+%% The application stops although some of its pollers cannot run, and starts again.
+stop_while_offline(_Config) ->
+    ok = in_vm("4:4", stop_offline, []).
+
+stop_offline() ->
+    Lanes = lanes(),
+    Pairs = [pair_on(I) || I <- Lanes],
+    ok = online(1),
+    ?assertEqual(Lanes, lanes()),
+    Readers = [async(fun() -> gen_tcp:recv(S, 0) end) || {_, S} <- Pairs],
+    _ = [erlane_ct:blocked(Pid) || Pid <- Readers],
+    {Ms, ok} = elapsed(fun() ->
+        within(stop, fun() -> application:stop(erlane_socket) end)
+    end),
+    ?assertEqual([{error, closed}], lists:usort([await(Pid, ?DEADLINE) || Pid <- Readers])),
+    ?assert(Ms < 2000),
+    {ok, _} = application:ensure_all_started(erlane_socket),
+    ?assertEqual(1, erlang:system_info(schedulers_online)),
+    ?assertEqual([1], lanes()),
+    ok = echo(pair_on(1), 1),
+    ok = online(4),
+    ?assertEqual(Lanes, lanes()),
+    _ = [ok = echo(pair_on(I), I) || I <- Lanes],
+    ok.

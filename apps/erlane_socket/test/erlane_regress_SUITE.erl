@@ -12,7 +12,8 @@
     send_after_half_close/1, controlling_process/1, iolist_of_3000/1, send_timeout_zero/1,
     senders_do_not_mix/1, close_on_exec/1, one_flood_many_quiet/1, no_address_in_terms/1,
     dead_owner_without_gc/1, foreign_references/1, dead_references/1, wrong_nif_arguments/1,
-    descriptor_reused/1, close_storm/1, mode_storm/1, socket_in_another_node_term/1
+    descriptor_reused/1, close_storm/1, mode_storm/1, socket_in_another_node_term/1,
+    fdopen_starts_application/1
 ]).
 
 -import(erlane_ct, [async/1, await/1, await/2, blocked/1, wait_until/1, pattern/1, outcome/1]).
@@ -28,7 +29,8 @@ all() ->
         send_after_half_close, controlling_process, iolist_of_3000, send_timeout_zero,
         senders_do_not_mix, close_on_exec, one_flood_many_quiet, no_address_in_terms,
         dead_owner_without_gc, foreign_references, dead_references, wrong_nif_arguments,
-        descriptor_reused, close_storm, mode_storm, socket_in_another_node_term
+        descriptor_reused, close_storm, mode_storm, socket_in_another_node_term,
+        fdopen_starts_application
     ].
 
 init_per_suite(Config) -> erlane_ct:init_group(erlane, Config).
@@ -261,7 +263,7 @@ wrong_nif_arguments(_Config) ->
     {'$inet', erlane_tcp, Live} = C,
     Terms = [foo, -1, 1 bsl 70, 1.5, <<>>, <<1:3>>, [], [a | b], {}, #{}, self(), make_ref()],
     %% Those without a wrong argument, or that block or stop a lane by intention.
-    Skip = [module_info, lane_open, lane_turn, lane_sleep, lane_woke, lane_close],
+    Skip = [module_info, lane_open, lane_poll, lane_turn, lane_sleep, lane_woke, lane_close],
     [
         begin
             Args = [T | lists:duplicate(Arity - 1, Other)],
@@ -346,3 +348,20 @@ socket_in_another_node_term(_Config) ->
     ?assertEqual(C, Copy),
     ok = gen_tcp:send(Copy, "x"),
     ?assertEqual({ok, <<"x">>}, gen_tcp:recv(S, 1, 5000)).
+
+%% The descriptor is not touched as long as there is no lane for it, then a lane is made.
+fdopen_starts_application(_Config) ->
+    {Fd, Port} = erlane_ct:detached_fd(),
+    Link = fun() -> file:read_link("/proc/self/fd/" ++ integer_to_list(Fd)) end,
+    {ok, _} = Socket = Link(),
+    ok = application:stop(erlane_socket),
+    ?assertEqual({error, no_lane}, erlane_nif:fdopen(Fd, 0)),
+    ?assertEqual(Socket, Link()),
+    {ok, L} = gen_tcp:listen(0, erlane_ct:opts(?ERLANE, [{fd, Fd}, binary, {active, false}])),
+    ?assertEqual(Socket, Link()),
+    ?assertEqual({ok, Port}, inet:port(L)),
+    ?assertEqual({ok, [{fd, Fd}]}, inet:getopts(L, [fd])),
+    C = erlane_ct:connect([{backend, stock}], Port, [binary]),
+    S = erlane_ct:accept(L),
+    ok = gen_tcp:send(C, "alive"),
+    ?assertEqual({ok, <<"alive">>}, gen_tcp:recv(S, 5, 5000)).

@@ -10,7 +10,8 @@
     active_n_negative/1, active_n_cleared/1, active_n_at_open/1, toggling/1, once_per_packet/1,
     data_before_active/1, active_from_other/1, closed_message/1, closed_once/1,
     closed_passive_then_active/1, no_closed_after_close/1, reset_shown/1, reset_hidden/1,
-    reset_passive/1, half_open/1, half_open_passive/1, list_and_deliver/1, echo_load/1
+    reset_passive/1, half_open/1, half_open_passive/1, list_and_deliver/1, echo_load/1,
+    buffer_limits/1
 ]).
 
 -import(erlane_ct, [
@@ -28,12 +29,42 @@ groups() ->
         active_n_cleared, active_n_at_open, toggling, once_per_packet, data_before_active,
         active_from_other, closed_message, closed_once, closed_passive_then_active,
         no_closed_after_close, reset_shown, reset_hidden, reset_passive, half_open,
-        half_open_passive, list_and_deliver, echo_load
+        half_open_passive, list_and_deliver, echo_load, buffer_limits
     ]).
 
 init_per_group(Group, Config) -> erlane_ct:init_group(Group, Config).
 end_per_group(Group, Config) -> erlane_ct:end_group(Group, Config).
 end_per_testcase(_Case, _Config) -> erlane_ct:cleanup().
+
+%% No message is larger than the buffer that was asked for: on this socket, by its listener,
+%% or later on.
+buffer_limits(Config) ->
+    Data = pattern(50000),
+    Later = fun(S) -> ok = inet:setopts(S, [{buffer, 500}]) end,
+    [
+        begin
+            {C, S} = pair(Config, Opts),
+            ok = Set(S),
+            ok = inet:setopts(S, [{active, Active}]),
+            Writer = async(fun() -> gen_tcp:send(C, Data) end),
+            Again = fun() -> Active =:= true orelse inet:setopts(S, [{active, Active}]) end,
+            {Sizes, Got} = messages(S, byte_size(Data), Again, [], []),
+            ?assert(Got =:= Data),
+            ?assert(lists:max(Sizes) =< Limit),
+            ok = await(Writer)
+        end
+     || {Opts, Set, Limit} <- [{[{buffer, 500}], fun(_) -> ok end, 500}, {[], Later, 500},
+                               {[{buffer, 1460}], fun(_) -> ok end, 1460}],
+        Active <- [true, once]
+    ].
+
+messages(_S, 0, _Again, Sizes, Acc) ->
+    {Sizes, iolist_to_binary(lists:reverse(Acc))};
+messages(S, Left, Again, Sizes, Acc) ->
+    {tcp, S, Data} = next(S),
+    _ = Again(),
+    Size = byte_size(Data),
+    messages(S, Left - Size, Again, [Size | Sizes], [Data | Acc]).
 
 active(S) ->
     {ok, [{active, A}]} = inet:getopts(S, [active]),

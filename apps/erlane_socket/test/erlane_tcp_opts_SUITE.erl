@@ -10,7 +10,7 @@
     defaults/1, set_and_get/1, at_connect/1, at_listen/1, inherited/1, repeated_keys/1, modes/1,
     buffers/1, watermarks/1, getopts_forms/1, setopts_forms/1, wrong_values/1, unknown/1,
     partly_wrong/1, raw_options/1, ipv6_options/1, device/1, tos_received/1, newer_options/1,
-    reuseport/1, own_option/1, kernel_defaults/1, options_by_others/1
+    reuseport/1, own_option/1, kernel_defaults/1, options_by_others/1, buffer_follows/1
 ]).
 
 -import(erlane_ct, [
@@ -26,7 +26,7 @@ groups() ->
         defaults, set_and_get, at_connect, at_listen, inherited, repeated_keys, modes, buffers,
         watermarks, getopts_forms, setopts_forms, wrong_values, unknown, partly_wrong,
         raw_options, ipv6_options, device, tos_received, newer_options, reuseport, own_option,
-        kernel_defaults, options_by_others
+        kernel_defaults, options_by_others, buffer_follows
     ]).
 
 init_per_group(Group, Config) -> erlane_ct:init_group(Group, Config).
@@ -140,6 +140,25 @@ modes(Config) ->
             {list, list}, {binary, binary}, {{mode, list}, list}, {{mode, binary}, binary}
         ]
     ].
+
+%% buffer follows recbuf up until this socket was told what it is; that a listener was told
+%% does not count.
+buffer_follows(Config) ->
+    Opens = [[], [{buffer, 3000}], [{recbuf, 8000}], [{recbuf, 8000}, {buffer, 3000}],
+             [{buffer, 3000}, {recbuf, 8000}], [{buffer, 1460}], [{buffer, 1460}, {recbuf, 5000}]],
+    Sets = [
+        [[{recbuf, 8000}], [{recbuf, 4000}], [{recbuf, 20000}]],
+        [[{buffer, 3000}], [{recbuf, 8000}]],
+        [[{recbuf, 8000}], [{buffer, 1460}], [{recbuf, 9000}]],
+        [[{recbuf, 1000000}], [{recbuf, 2000000}]], [[{recbuf, 9000}, {buffer, 100}]],
+        [[{buffer, 100}, {recbuf, 9000}]]
+    ],
+    same(Config, buffer_follows, fun(Cfg) ->
+        [
+            {Open, [{inet:setopts(X, Set), inet:getopts(X, [buffer])} || Set <- Steps]}
+         || Open <- Opens, Steps <- Sets, {C, S} <- [pair(Cfg, Open, Open)], X <- [C, S]
+        ]
+    end).
 
 buffers(Config) ->
     same(Config, buffers, fun(Cfg) ->

@@ -11,7 +11,8 @@
     reader_after_reader/1, active_refuses/1, once_then_passive/1, packet_refuses_length/1,
     limit_64_mb/1, unrecv_order/1, unrecv_packet/1, unrecv_then_active/1, rest_then_closed/1,
     short_rest/1, close_wakes_reader/1, list_mode/1, header/1, packet_4_split/1,
-    reader_and_writer/1, large_length/1, shutdown_read/1, owner_may_differ/1
+    reader_and_writer/1, large_length/1, shutdown_read/1, owner_may_differ/1, timeout_then/1,
+    buffer_limits_recv/1
 ]).
 
 -import(erlane_ct, [
@@ -29,7 +30,8 @@ groups() ->
         reader_after_reader, active_refuses, once_then_passive, packet_refuses_length,
         limit_64_mb, unrecv_order, unrecv_packet, unrecv_then_active, rest_then_closed,
         short_rest, close_wakes_reader, list_mode, header, packet_4_split,
-        reader_and_writer, large_length, shutdown_read, owner_may_differ
+        reader_and_writer, large_length, shutdown_read, owner_may_differ, timeout_then,
+        buffer_limits_recv
     ]).
 
 init_per_group(Group, Config) -> erlane_ct:init_group(Group, Config).
@@ -59,6 +61,75 @@ timeout_keeps_bytes(Config) ->
     ok = gen_tcp:send(C, "def"),
     ?assertEqual({ok, <<"abcde">>}, gen_tcp:recv(S, 5, 5000)),
     ?assertEqual({ok, <<"f">>}, gen_tcp:recv(S, 0, 5000)).
+
+%% recv(S, 4) has read two bytes and timed out: they are first in whatever comes then.
+timeout_then(Config) ->
+    Recv = fun(Lengths) -> fun(_, S) -> [gen_tcp:recv(S, N, 20) || N <- Lengths] end end,
+    Messages = fun(Opts) ->
+        fun(_, S) -> ok = inet:setopts(S, Opts), [M || {_, _, M} <- [erlane_ct:next(S)]] end
+    end,
+    More = fun(Data, Then) -> fun(C, S) -> ok = gen_tcp:send(C, Data), Then(C, S) end end,
+    End = fun(Then) -> fun(C, S) -> ok = gen_tcp:close(C), Then(C, S) end end,
+    Cases = [
+        {recv_0, Recv([0, 0]), [{ok, <<"ab">>}, {error, timeout}]},
+        {recv_1, Recv([1, 1]), [{ok, <<"a">>}, {ok, <<"b">>}]},
+        {more_recv_0, More("cdef", Recv([0, 0])), [{ok, <<"ab">>}, {ok, <<"cdef">>}]},
+        {more_recv_3, More("cdef", Recv([3, 0, 0])),
+            [{ok, <<"abc">>}, {ok, <<"def">>}, {error, timeout}]},
+        {longer, Recv([6, 2]), [{error, timeout}, {ok, <<"ab">>}]},
+        {once, Messages([{active, once}]), [<<"ab">>]},
+        {more_once, More("cdef", Messages([{active, once}])), [<<"ab">>]},
+        {list, Messages([{active, 1}, list]), ["ab"]},
+        {header, fun(_, S) -> ok = inet:setopts(S, [{header, 1}]), gen_tcp:recv(S, 0) end,
+            {ok, [$a | <<"b">>]}},
+        {unrecv, fun(_, S) -> ok = gen_tcp:unrecv(S, "yz"), gen_tcp:recv(S, 4, 20) end,
+            {ok, <<"yzab">>}},
+        {line, fun(C, S) ->
+            ok = inet:setopts(S, [{packet, line}]),
+            ok = gen_tcp:send(C, "c\n"),
+            gen_tcp:recv(S, 0, 5000)
+        end, {ok, <<"abc\n">>}},
+        {end_recv_0, End(Recv([0, 0])), [{ok, <<"ab">>}, {error, closed}]},
+        {end_recv_4, End(Recv([4, 0])), [{error, closed}, {error, enotconn}]},
+        {end_once, End(Messages([{active, once}])), [<<"ab">>]}
+    ],
+    [
+        begin
+            {C, S} = fed(Config, []),
+            ok = gen_tcp:send(C, "ab"),
+            ?assertEqual({Name, {error, timeout}}, {Name, gen_tcp:recv(S, 4, 20)}),
+            ?assertEqual({Name, Expected}, {Name, Then(C, S)})
+        end
+     || {Name, Then, Expected} <- Cases
+    ].
+
+%% recv(S, 0) takes a buffer at most, a length all of it.
+buffer_limits_recv(Config) ->
+    [
+        begin
+            {C, S} = fed(Config, [{buffer, 10}]),
+            ok = gen_tcp:send(C, binary:copy(<<"x">>, 28)),
+            ok = wait_until(fun() -> waiting(S) =:= 28 end),
+            ?assertEqual(Sizes, [recv_size(S, N) || N <- Lengths])
+        end
+     || {Lengths, Sizes} <- [{[0, 0, 0], [10, 10, 8]}, {[3, 0, 15], [3, 10, 15]}]
+    ].
+
+recv_size(S, Length) ->
+    {ok, Data} = gen_tcp:recv(S, Length, 5000),
+    byte_size(Data).
+
+%% Bytes that the kernel holds for S, from its table of sockets.
+waiting(S) ->
+    {ok, {{127, 0, 0, 1}, Local}} = inet:sockname(S),
+    {ok, {{127, 0, 0, 1}, Remote}} = inet:peername(S),
+    {ok, Table} = file:read_file("/proc/net/tcp"),
+    Wanted = io_lib:format("0100007F:~4.16.0B 0100007F:~4.16.0B [0-9A-F]+ [0-9A-F]+:([0-9A-F]+)",
+                           [Local, Remote]),
+    case re:run(Table, iolist_to_binary(Wanted), [{capture, [1], list}]) of
+        {match, [Hex]} -> list_to_integer(Hex, 16);
+        nomatch -> 0
+    end.
 
 timeout_zero(Config) ->
     {C, S} = fed(Config, []),

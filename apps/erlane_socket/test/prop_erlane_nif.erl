@@ -60,7 +60,8 @@ kinds(Name, Arity) ->
     end.
 
 table() ->
-    [{{lane_open, 1}, [index]}, {{lane_turn, 1}, [lane]}, {{lane_sleep, 1}, [lane]},
+    [{{lane_open, 1}, [index]}, {{lane_poll, 2}, [lane, bool]}, {{lane_turn, 1}, [lane]},
+     {{lane_sleep, 1}, [lane]},
      {{lane_woke, 1}, [lane]}, {{lane_close, 1}, [lane]}, {{lane_stats, 1}, [index]},
      {{lane_list, 1}, [index]}, {{open, 4}, [family, integer, netns, index]},
      {{fdopen, 2}, [no_fd, index]}, {{bind, 2}, [sock, addr]}, {{listen, 2}, [sock, integer]},
@@ -144,6 +145,7 @@ run(Calls) ->
 session(Calls) ->
     {ok, Lane1} = erlane_nif:lane_open(1),
     {ok, Lane2} = erlane_nif:lane_open(2),
+    [ok, ok] = [erlane_nif:lane_poll(L, true) || L <- [Lane1, Lane2]],
     Turn = fun() -> [erlane_nif:lane_turn(L) || L <- [Lane1, Lane2], _ <- [1, 2]] end,
     {ok, File} = prim_file:open("/proc/self/cmdline", [read]),
     <<Fd:32/native>> = prim_file:get_handle(File),
