@@ -43,9 +43,12 @@ static ERL_NIF_TERM wrap(ErlNifEnv *env, int fd, int family, int state, lane_t *
         pthread_mutex_lock(&s->mtx);
         if (from)
             sock_inherit(s, from);
-        sock_own(&c, s, &self);
-        if (atomic_load(&l->stopped)) /* while we made it: nobody would poll it */
+        /* Stopped while we made it: nobody would poll it. If it stops from here
+         * on, it finds s on its list and waits for the mutex. */
+        if (atomic_load(&l->stopped))
             sock_close(&c, s, am.normal);
+        else
+            sock_own(&c, s, &self);
         pthread_mutex_unlock(&s->mtx);
         t = ok(env, enif_make_resource(env, s));
         enif_release_resource(s); /* the term holds it now */
@@ -356,8 +359,10 @@ NIF(n_join)
         s->moving = false;
         if (c.lane && c.lane != s->lane && !atomic_load(&c.lane->stopped))
             change_lane(s, c.lane);
-        r = sock_register(s); /* reports what is ready now as a first edge */
-        if (r < 0)
+        bool stopped = atomic_load(&s->lane->stopped); /* again, now that it is on the list */
+        if (!stopped)
+            r = sock_register(s); /* reports what is ready now as a first edge */
+        if (stopped || r < 0)
             sock_close(&c, s, am.normal);
         else if (s->active != A_FALSE && (s->readable || s->in.used))
             lane_push(&c, s->lane, s);

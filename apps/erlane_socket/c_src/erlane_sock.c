@@ -234,13 +234,15 @@ void sock_close(ctx_t *c, sock_t *s, ERL_NIF_TERM why)
         sys_close(s->file);
     s->file = -1;
     s->moving = false;
-    lane_unlink(s); /* last: a lane that stops waits for its list to be empty */
-    if (s->registered) {
-        s->registered = false;
+    bool registered = s->registered;
+    s->registered = false;
+    if (registered)
         lane_bury(s->lane, s);
-    } else {
+    /* After that: a lane that stops waits for its list to be empty, and then
+     * buries no more. */
+    lane_unlink(s);
+    if (!registered)
         enif_release_resource(s); /* the caller still holds a term's reference */
-    }
 }
 
 /* Called by the VM when the last reference is gone: the socket is closed. */

@@ -13,7 +13,9 @@
 %% pollers that adopt them.
 %%
 %% The VM tells nobody of schedulers that come and go. Pollers look now and then
-%% and before they sleep; opening a socket and erlane_socket:lanes/0 look.
+%% and before they sleep; so do who opens a socket, who waits for one, and
+%% erlane_socket:lanes/0. A clock would see it even when all sleep, but an idle
+%% node is to be silent.
 -module(erlane_lanes).
 -behaviour(gen_server).
 
@@ -21,6 +23,9 @@
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
 
 -define(ONLINE, {?MODULE, online}).
+%% The poller bound to scheduler I that was started last. It may outlive the
+%% keeper that started it: while I is offline, it cannot die.
+-define(OWN(I), {?MODULE, own, I}).
 %% Pollers that may fail within a second before this process gives up.
 -define(INTENSITY, 20).
 -define(END_MS, 1000).
@@ -83,10 +88,15 @@ handle_info(_, St) ->
 -spec terminate(term(), #st{}) -> ok.
 terminate(Reason, #st{lanes = Lanes}) when Reason =:= shutdown; Reason =:= normal ->
     _ = persistent_term:erase(?ONLINE),
-    Pollers = lists:append([pollers(I, Lane) || {I, Lane} <- maps:to_list(Lanes)]),
-    Refs = [begin exit(Pid, kill), monitor(process, Pid) end || {_, _, Pid} <- Pollers],
+    Bound = [{I, Pid} || I <- maps:keys(Lanes),
+                         Pid <- [persistent_term:get(?OWN(I), undefined)], is_pid(Pid)],
+    StandIns = [Pid || #lane{stand_in = Pid} <- maps:values(Lanes), is_pid(Pid)],
+    Refs = [begin exit(Pid, kill), monitor(process, Pid) end
+            || Pid <- [Pid || {_, Pid} <- Bound] ++ StandIns],
     _ = [close(Ref) || #lane{ref = Ref} <- maps:values(Lanes)],
-    at_an_end([I || {I, own, _} <- Pollers], Refs);
+    at_an_end([I || {I, _} <- Bound], Refs),
+    _ = [persistent_term:erase(?OWN(I)) || {I, _} <- Bound],
+    ok;
 terminate(_, _) ->
     ok.
 
@@ -119,13 +129,22 @@ adjusted(#st{lanes = Lanes} = St, Then) ->
     %% predecessor. Their sockets need them.
     Left = [I || I <- lists:seq(Online + 1, erlang:system_info(schedulers)),
                  erlane_nif:lane_stats(I) =/= undefined],
-    try [{I, polled(I, I =< Online, opened(I, Lanes))} || I <- lists:seq(1, Online) ++ Left] of
+    Opened = [{I, opened(I, Lanes)} || I <- lists:seq(1, Online) ++ Left],
+    Failed = [Failure || {_, {error, _}} = Failure <- Opened],
+    case [{I, polled(I, I =< Online, Lane)} || {I, #lane{} = Lane} <- Opened] of
+        [] ->
+            {_, Error} = hd(Failed),
+            {stop, Error};
         Adjusted ->
-            persistent_term:put(?ONLINE, Online),
+            _ = [lacking(Failure) || Failure <- Failed],
+            persistent_term:put(?ONLINE, case Failed of [] -> Online; _ -> incomplete end),
             Then(St#st{lanes = maps:from_list(Adjusted)})
-    catch
-        throw:{error, _} = Error -> {stop, Error}
     end.
+
+%% Out of descriptors, say. New sockets of that scheduler go to another lane, and
+%% the next look tries again.
+lacking({I, {error, Reason}}) ->
+    erlane_log:limited(lane_open, "erlane_lanes: no lane for scheduler ~p: ~p", [I, Reason]).
 
 opened(I, Lanes) ->
     case Lanes of
@@ -134,14 +153,16 @@ opened(I, Lanes) ->
         _ ->
             case erlane_nif:lane_open(I) of
                 {ok, Ref} -> #lane{ref = Ref};
-                {error, _} = Error -> throw(Error)
+                {error, _} = Error -> Error
             end
     end.
 
 %% Its scheduler is online: its own poller, once awake, finds itself displaced and
 %% adopts the lane again, whereupon the stand-in learns that it is not needed.
 polled(I, true, #lane{own = undefined, ref = Ref} = Lane) ->
-    Lane#lane{own = erlane_lane:start_link(I, Ref)};
+    Own = erlane_lane:start_link(I, Ref),
+    persistent_term:put(?OWN(I), Own),
+    Lane#lane{own = Own};
 polled(_, true, #lane{own = Own, stand_in = StandIn} = Lane) when is_pid(StandIn) ->
     Own ! wake,
     Lane;

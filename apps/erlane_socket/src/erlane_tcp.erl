@@ -179,6 +179,7 @@ unrecv(?SOCK(Ref), Data) ->
 -spec await(reference(), non_neg_integer(), integer() | infinity) ->
           ready | ok | closed | econnreset | timeout.
 await(Ref, Ticket, Deadline) ->
+    ok = erlane_lanes:check(), % nobody else may be awake to see that the lane is not polled
     receive
         {erlane_async, Ref, Ticket, What} -> What
     after left(Deadline) ->

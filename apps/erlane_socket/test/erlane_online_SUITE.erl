@@ -8,10 +8,12 @@
 -export([all/0, suite/0, end_per_testcase/2]).
 -export([
     starts/1, traffic_while_changing/1, all_combinations/1, noticed_by_itself/1, stand_in_killed/1,
-    keeper_killed/1, poller_killed_offline/1, poller_killed_going_offline/1, stop_while_offline/1
+    keeper_killed/1, poller_killed_offline/1, poller_killed_going_offline/1, stop_while_offline/1,
+    keeper_killed_then_stop/1, no_descriptor_for_lanes/1, noticed_by_who_waits/1
 ]).
 -export([run/2, started/2, changing/0, combinations/0, unasked/0, kill_stand_ins/0, kill_keeper/0,
-         kill_offline/0, kill_going/0, stop_offline/0]).
+         kill_offline/0, kill_going/0, stop_offline/0, kill_keeper_stop/0, no_descriptor/0,
+         silence/0]).
 
 -import(erlane_ct, [async/1, await/2, wait_until/2, elapsed/1]).
 
@@ -25,7 +27,8 @@ suite() -> [{timetrap, {seconds, 30}}].
 all() ->
     [
         starts, traffic_while_changing, all_combinations, noticed_by_itself, stand_in_killed,
-        keeper_killed, poller_killed_offline, poller_killed_going_offline, stop_while_offline
+        keeper_killed, poller_killed_offline, poller_killed_going_offline, stop_while_offline,
+        keeper_killed_then_stop, no_descriptor_for_lanes, noticed_by_who_waits
     ].
 
 end_per_testcase(_Case, _Config) -> erlane_ct:cleanup().
@@ -241,12 +244,15 @@ kill_keeper() ->
     with_traffic(fun(State) ->
         ok = online(2),
         ok = State(2),
-        Keeper = whereis(erlane_lanes),
-        exit(Keeper, kill),
-        ok = wait_until(fun() -> not lists:member(whereis(erlane_lanes), [undefined, Keeper]) end,
-                        ?DEADLINE),
+        ok = new_keeper(),
         State(2)
     end).
+
+new_keeper() ->
+    Keeper = whereis(erlane_lanes),
+    exit(Keeper, kill),
+    wait_until(fun() -> not lists:member(whereis(erlane_lanes), [undefined, Keeper]) end,
+               ?DEADLINE).
 
 pollers(Lanes) -> [Pid || {I, own, Pid} <- erlane_lanes:pollers(), lists:member(I, Lanes)].
 
@@ -312,3 +318,83 @@ stop_offline() ->
     ?assertEqual(Lanes, lanes()),
     _ = [ok = echo(pair_on(I), I) || I <- Lanes],
     ok.
+
+%% Pollers of a keeper that was killed cannot die while their schedulers are offline, and their
+%% successor, which never started them, still stops: the application, which waits for them, too.
+keeper_killed_then_stop(_Config) ->
+    ok = in_vm("4:4", kill_keeper_stop, []).
+
+kill_keeper_stop() ->
+    Lanes = lanes(),
+    ok = online(1),
+    ?assertEqual(Lanes, lanes()),
+    Pollers = pollers(Lanes),
+    ok = new_keeper(),
+    ok = new_keeper(),
+    ok = within(stop, fun() -> application:stop(erlane_socket) end),
+    ?assertEqual(1, erlang:system_info(schedulers_online)),
+    ok = gone(Pollers),
+    {ok, _} = application:ensure_all_started(erlane_socket),
+    ?assertEqual([1], lanes()),
+    ok = echo(pair_on(1), 1).
+
+%% A scheduler comes online and no descriptor is left for its lane: the other lanes live on, and
+%% it gets one later.
+no_descriptor_for_lanes(_Config) ->
+    ok = in_vm("4:1", no_descriptor, []).
+
+no_descriptor() ->
+    [1] = lanes(),
+    Pair = pair_on(1),
+    %% Loads what this case needs: without descriptors no module can be.
+    ok = echo(Pair, 1),
+    _ = erlane_lanes:pollers(),
+    erlane_log:limited(test, "~p", [loaded]),
+    Keeper = whereis(erlane_lanes),
+    [] = os:cmd(io_lib:format("prlimit --nofile=~b: --pid ~s", [erlane_ct:fds() + 16,
+                                                               os:getpid()])),
+    Sockets = use_up([]),
+    ok = online(4),
+    ?assertEqual([1], lanes()),
+    ?assertEqual([1], [I || {I, own, _} <- erlane_lanes:pollers()]),
+    ok = echo(Pair, 2),
+    ?assertEqual(Keeper, whereis(erlane_lanes)),
+    _ = [ok = gen_tcp:close(S) || S <- Sockets],
+    ok = echo(Pair, 3),
+    ?assertEqual([1, 2, 3, 4], lanes()),
+    _ = [ok = echo(pair_on(I), I) || I <- [2, 3, 4]],
+    ?assertEqual(Keeper, whereis(erlane_lanes)),
+    ok.
+
+use_up(Sockets) ->
+    case gen_tcp:listen(0, [{inet_backend, inet}, {tcp_module, erlane_tcp}]) of
+        {ok, S} -> use_up([S | Sockets]);
+        {error, emfile} -> Sockets
+    end.
+
+%% Every lane sleeps and nobody opens anything when schedulers go offline: whoever begins to wait
+%% for a socket sees that their connections are not polled.
+noticed_by_who_waits(_Config) ->
+    ok = in_vm("4:4", silence, []).
+
+silence() ->
+    Lanes = lanes(),
+    Pairs = [pair_on(I) || I <- [3, 4]],
+    {Quiet, _} = pair_on(1),
+    lists:foreach(fun(Online) ->
+        Readers = [async(fun() -> gen_tcp:recv(S, 0) end) || {_, S} <- Pairs],
+        _ = [erlane_ct:blocked(Pid) || Pid <- Readers],
+        ok = wait_until(fun asleep/0, ?DEADLINE),
+        ok = online(Online),
+        _ = [ok = gen_tcp:send(C, "x") || {C, _} <- Pairs],
+        {error, timeout} = gen_tcp:recv(Quiet, 0, 1),
+        ?assertEqual([{ok, <<"x">>}, {ok, <<"x">>}], [await(Pid, 5000) || Pid <- Readers])
+    end, [1, 4, 2]),
+    ?assertEqual(Lanes, lanes()),
+    ok.
+
+%% No lane has turned for a while.
+asleep() ->
+    Turns = fun() -> [N || #{turns := N} <- erlane_socket:stats()] end,
+    Before = Turns(),
+    receive after 50 -> Before =:= Turns() end.
