@@ -10,8 +10,15 @@ start(_Type, _Args) ->
     %% Out of descriptors no module can be loaded, and then they are needed most.
     {ok, Modules} = application:get_key(erlane_socket, modules),
     ok = code:ensure_modules_loaded(Modules),
-    erlane_socket_sup:start_link().
+    case erlane_socket_sup:start_link() of
+        {ok, Pid} ->
+            _ = erlane_socket_metrics:register(),
+            {ok, Pid};
+        Error ->
+            Error
+    end.
 
 -spec stop(term()) -> ok.
 stop(_State) ->
+    _ = erlane_socket_metrics:unregister(),
     ok.
