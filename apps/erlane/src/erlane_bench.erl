@@ -29,14 +29,16 @@ scenarios() ->
       "proxy" => "messages through a proxy and back",
       "latency" => "time to answer at a fixed offered load, with and without busy processes",
       "idle" => "memory and system calls of connections that do nothing",
-      "echo" => "system calls for one echo"}.
+      "echo" => "system calls for one echo",
+      "metrics" => "one update of a counter or histogram"}.
 
 help() ->
     "usage: erlane bench SCENARIO [OPTION]...\n"
     "       erlane bench --list\n"
     "\n"
     "  --rounds N          rounds of each contestant; the first is left out (9)\n"
-    "  --round-ms N        length of a round (1000; latency 2000; idle: without traffic 10000)\n"
+    "  --round-ms N        length of a round (1000; latency 2000; metrics 300; idle: without\n"
+    "                      traffic 10000)\n"
     "  --connections N,..  numbers of connections (1,100,1000; short 100; latency, echo 1,100;\n"
     "                      idle 20000)\n"
     "  --payload N,..      proxy: sizes of messages in bytes (100,4096,65536)\n"
@@ -131,11 +133,12 @@ defaults(Scenario) ->
                    "latency" -> #{connections => [1, 100], round_ms => 2000};
                    "echo" -> #{connections => [1, 100]};
                    "idle" -> #{connections => [20000]};
+                   "metrics" -> #{round_ms => 300};
                    _ -> #{}
                end).
 
 quick(Scenario) ->
-    Few = ["gen_tcp", "erlane", "relay", "c-epoll"],
+    Few = ["gen_tcp", "erlane", "relay", "c-epoll", "counters", "ets", "counter", "histogram"],
     #{rounds => 1, round_ms => 200, payload => [100], idle_ms => 1000,
       connections => case Scenario of "idle" -> [200]; _ -> [10] end,
       only => [N || N <- erlane_bench_contestant:names(Scenario), lists:member(N, Few)]}.
@@ -151,7 +154,7 @@ run(Scenario, Settings, Args) ->
     Config = #{root => Root, tmp => Tmp, server_core => ServerCore, load_core => LoadCore,
                peers => erlane_bench_contestant:build(Root)},
     try
-        ok = load_or_fail(Config),
+        ok = load_or_fail(Scenario, Config),
         ServerCore =/= LoadCore
             orelse io:put_chars(standard_error,
                                 "  one core only: server and load share it\n"),
@@ -165,7 +168,8 @@ run(Scenario, Settings, Args) ->
     end.
 
 %% Without the load generator nothing can be measured.
-load_or_fail(Config) ->
+load_or_fail("metrics", _) -> ok;
+load_or_fail(_, Config) ->
     case erlane_bench_contestant:peer("load", Config) of
         {ok, _} -> ok;
         {missing, Packages} ->
@@ -178,6 +182,7 @@ result(Scenario, Settings, Args, #{root := Root} = Config) ->
     Module = case Scenario of
                  "idle" -> erlane_bench_lab;
                  "echo" -> erlane_bench_lab;
+                 "metrics" -> erlane_bench_metrics;
                  _ -> erlane_bench_rounds
              end,
     Cases = Module:run(Scenario, Settings, Config),

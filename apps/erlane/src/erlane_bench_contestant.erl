@@ -30,6 +30,8 @@ names("short") ->
 names("proxy") ->
     ["gen_tcp", "socket", "erlane", "relay", "c-epoll", "c-uring", "nginx", "haproxy",
      "gen_tcp-defaults", "socket-defaults"];
+names("metrics") ->
+    ["counters", "ets", "folsom-counter", "counter", "folsom-histogram", "histogram"];
 names(_LatencyIdleEcho) ->
     ["gen_tcp", "socket", "erlane"].
 
@@ -43,6 +45,12 @@ title("c-epoll") -> "C, epoll, one thread (the floor)";
 title("c-uring") -> "C, io_uring, one thread";
 title("nginx") -> "nginx, one worker";
 title("haproxy") -> "HAProxy, mode tcp, one thread";
+title("counters") -> "counters:add/3 with write_concurrency (the floor)";
+title("ets") -> "ets:update_counter/3, table with write_concurrency";
+title("folsom-counter") -> "folsom's counter";
+title("folsom-histogram") -> "folsom's histogram, uniform sample";
+title("counter") -> "erlane_metrics:inc/1 of a counter";
+title("histogram") -> "erlane_metrics:observe/2 of a histogram";
 title("gen_tcp-defaults") -> "gen_tcp, default flags of the VM";
 title("socket-defaults") -> "socket backend, default flags of the VM".
 
@@ -170,7 +178,14 @@ version("nginx", _Root) ->
     first_line(erlane_bench_os:output("nginx", ["-v"]));
 version("haproxy", _Root) ->
     first_line(erlane_bench_os:output("haproxy", ["-v"]));
-version(Ours, Root) when Ours =:= "erlane"; Ours =:= "relay" ->
+version("folsom-" ++ _, _Root) ->
+    _ = application:load(folsom),
+    case application:get_key(folsom, vsn) of
+        {ok, Text} -> iolist_to_binary(["folsom ", Text, ", ", otp()]);
+        undefined -> <<>>
+    end;
+version(Ours, Root) when Ours =:= "erlane"; Ours =:= "relay"; Ours =:= "counter";
+                         Ours =:= "histogram" ->
     _ = application:load(erlane),
     Version = case application:get_key(erlane, vsn) of
                   {ok, Text} -> Text;
