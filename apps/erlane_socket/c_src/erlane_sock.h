@@ -296,19 +296,8 @@ ERL_NIF_TERM sock_term(ErlNifEnv *env, sock_t *s);
 void send_async(ctx_t *c, sock_t *s, const ErlNifPid *to, uint64_t ticket, ERL_NIF_TERM what);
 void ctx_send(ctx_t *c, const ErlNifPid *to, ERL_NIF_TERM msg);
 
-/* erlane_io.c: bytes in and out. s->mtx held. */
-ERL_NIF_TERM errno_term(ErlNifEnv *env, int err);
-bool io_kept(ctx_t *c, sock_t *s);
-void io_keep(ctx_t *c, sock_t *s);
-void io_ended(ctx_t *c, sock_t *s);
-void io_active_read(ctx_t *c, sock_t *s, unsigned char *buf, ERL_NIF_TERM *decode);
-void io_active_set(ctx_t *c, sock_t *s);
-int io_take(ErlNifEnv *env, sock_t *s, unsigned char *buf, size_t len, ERL_NIF_TERM *out,
-            ctx_t *c);
-bool io_deliver_term(ctx_t *c, sock_t *s, ERL_NIF_TERM msg);
-void io_flush(ctx_t *c, sock_t *s);
-void io_error(ctx_t *c, sock_t *s, int err, bool send_side);
-void io_after_queue(ctx_t *c, sock_t *s);
+/* erlane_inbuf.c: what was read and not yet delivered. s->mtx held. */
+bool in_room(inbuf_t *in, size_t n, size_t reserve);
 bool in_append(inbuf_t *in, const void *p, size_t n, size_t reserve);
 bool in_push_front(inbuf_t *in, const void *p, size_t n);
 void in_drop(sock_t *s, size_t n);
@@ -316,6 +305,22 @@ void in_free(inbuf_t *in);
 /* Length of the first packet in p[0, n): > 0 whole packet, 0 more is needed
  * (*need: bytes of the whole packet if known, else 0), < 0 too long. */
 int64_t pkt_length(const sock_t *s, const unsigned char *p, size_t n, size_t *need);
+
+/* erlane_read.c: s->mtx held. */
+void io_active_read(ctx_t *c, sock_t *s, unsigned char *buf, ERL_NIF_TERM *decode);
+int io_take(ErlNifEnv *env, sock_t *s, unsigned char *buf, size_t len, ERL_NIF_TERM *out,
+            ctx_t *c);
+bool io_deliver_term(ctx_t *c, sock_t *s, ERL_NIF_TERM msg);
+
+/* erlane_io.c: ends, and the send queue. s->mtx held. */
+ERL_NIF_TERM errno_term(ErlNifEnv *env, int err);
+bool io_kept(ctx_t *c, sock_t *s);
+void io_keep(ctx_t *c, sock_t *s);
+void io_ended(ctx_t *c, sock_t *s);
+void io_read_end(ctx_t *c, sock_t *s, int err);
+void io_error(ctx_t *c, sock_t *s, int err, bool send_side);
+void io_flush(ctx_t *c, sock_t *s);
+void io_after_queue(ctx_t *c, sock_t *s);
 
 /* erlane_lane.c */
 void lane_push(ctx_t *c, lane_t *l, sock_t *s);
