@@ -102,8 +102,11 @@ failures_at_start(_Config) ->
 live_figures(_Config) ->
     Script = real_os:need("script", "bsdutils"),
     Upstream = real_upstream:start(#{}),
-    Command = fun(More) -> lists:concat(lists:join(" ", [real_os:erlane()
-                                                         | real_proxy:args(Upstream, More)])) end,
+    %% exec: the shell between would take Ctrl-C, too, and end with a status of its own.
+    Command = fun(More) ->
+                      lists:concat(lists:join(" ", ["exec", real_os:erlane()
+                                                    | real_proxy:args(Upstream, More)]))
+              end,
     Shown = real_os:start(Script, ["-qefc", Command([]), "/dev/null"]),
     Client = real_proxy:echo(real_proxy:port(Shown)),
     real_os:wait_line(Shown, "1 open 1 total 0 errors"),
