@@ -310,6 +310,15 @@ int lane_sleep(ErlNifEnv *env, lane_t *l, int64_t *wait_ms)
                 *wait_ms = at < 1 ? 1 : at;
                 break;
             }
+    /* Since OTP 28 a descriptor that one process selects more than ten times in
+     * a row moves to a poll set that schedulers look at when they have time:
+     * under load the lane would sleep on for seconds. Another process in between
+     * begins the count anew; it ignores the message, should one come. */
+    ErlNifPid keeper;
+    if (l->node->migrates && (++l->naps & 7) == 0 &&
+        enif_whereis_pid(env, enif_make_atom(env, "erlane_lanes"), &keeper))
+        (void)enif_select(env, (ErlNifEvent)l->epfd, ERL_NIF_SELECT_READ, l, &keeper,
+                          am.undefined);
     int r = enif_select(env, (ErlNifEvent)l->epfd, ERL_NIF_SELECT_READ, l, NULL, am.undefined);
     if (r < 0) {
         atomic_store(&l->asleep, 0);

@@ -177,11 +177,11 @@ static bool open_types(ErlNifEnv *env, ErlNifResourceFlags how)
 
 static int load(ErlNifEnv *env, void **priv, ERL_NIF_TERM info)
 {
-    int schedulers, buffer, arity;
+    int schedulers, buffer, release, arity;
     const ERL_NIF_TERM *e;
-    if (!enif_get_tuple(env, info, &arity, &e) || arity != 2 ||
+    if (!enif_get_tuple(env, info, &arity, &e) || arity != 3 ||
         !enif_get_int(env, e[0], &schedulers) || schedulers < 1 ||
-        !enif_get_int(env, e[1], &buffer))
+        !enif_get_int(env, e[1], &buffer) || !enif_get_int(env, e[2], &release))
         return -1;
     node_t *n = enif_alloc(sizeof *n);
     if (n == NULL)
@@ -191,6 +191,7 @@ static int load(ErlNifEnv *env, void **priv, ERL_NIF_TERM info)
     n->layout = LAYOUT;
     n->lanes_n = schedulers;
     n->buffer = buffer;
+    n->migrates = release >= 28;
     n->lanes = enif_alloc(sizeof *n->lanes * (size_t)(schedulers + 1));
     if (n->lanes == NULL)
         return -1;

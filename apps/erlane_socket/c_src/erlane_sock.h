@@ -180,6 +180,7 @@ struct lane {
     _Atomic(sock_t *) dead;       /* closed sockets whose open reference is due */
     _Atomic(dead_t *) left;       /* the same for sockets that moved away */
     atomic_int asleep;
+    unsigned naps;
     pthread_mutex_t list_mtx;
     sock_t *list;
     int64_t sockets;
@@ -229,6 +230,7 @@ struct node {
     pthread_mutex_t mtx;
     int lanes_n;
     int buffer; /* what `buffer` is by default in this release */
+    bool migrates; /* see lane_sleep */
     _Atomic(lane_t *) *lanes; /* index 1..lanes_n */
 };
 

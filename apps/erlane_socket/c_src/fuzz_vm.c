@@ -50,7 +50,7 @@ static res_t *R(void *obj) { return (res_t *)obj - 1; }
 const ErlNifFunc *fz_load(ErlNifEntry *(*init)(void), int *count)
 {
     ErlNifEntry *e = init();
-    ERL_NIF_TERM info = enif_make_tuple2(NULL, fz_int(2), fz_int(1460));
+    ERL_NIF_TERM info = enif_make_tuple3(NULL, fz_int(2), fz_int(1460), fz_int(28));
     if (e->load(NULL, &priv_data, info) != 0)
         abort();
     *count = e->num_of_funcs;

@@ -34,11 +34,12 @@ load() ->
                false -> filename:join(priv_dir(), "erlane_nif");
                Other -> filename:rootname(Other, ".so")
            end,
-    Buffer = case list_to_integer(erlang:system_info(otp_release)) >= 29 of
+    Release = list_to_integer(erlang:system_info(otp_release)),
+    Buffer = case Release >= 29 of
                  true -> 9216; % inet's default since then
                  false -> 1460
              end,
-    erlang:load_nif(File, {erlang:system_info(schedulers), Buffer}).
+    erlang:load_nif(File, {erlang:system_info(schedulers), Buffer, Release}).
 
 %% Beside our own beam, also where no application path is known (an escript, a
 %% plain -pa).
