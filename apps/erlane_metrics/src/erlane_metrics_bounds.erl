@@ -133,14 +133,11 @@ distance(K, Plus, Low, High)
   when K > 0, Low < 1 bsl (5 * K + 5), High >= 1 bsl (5 * K + 10) - 1 -> Plus;
 distance(_, _, _, _) -> none.
 
-mul(one, Decimals) -> pow10(Decimals);
+mul(one, Decimals) -> erlane_metrics_number:power(Decimals);
 mul(_, _) -> 1.
 
 div_of(one, Mul) -> Mul;
 div_of(Input, 1) -> unit(Input).
-
-pow10(0) -> 1;
-pow10(N) -> 10 * pow10(N - 1).
 
 unit(nanosecond) -> 1000000000;
 unit(microsecond) -> 1000000;

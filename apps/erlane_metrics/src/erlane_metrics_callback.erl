@@ -69,9 +69,6 @@ special(nan) -> nan;
 special(infinity) -> infinity;
 special(neg_infinity) -> neg_infinity.
 
-scaled(Value, Decimals) when is_integer(Value) -> Value * pow10(Decimals);
+scaled(Value, Decimals) when is_integer(Value) -> Value * erlane_metrics_number:power(Decimals);
 scaled(Value, Decimals) when is_float(Value), abs(Value) < 1.0e200 ->
-    round(Value * pow10(Decimals)).
-
-pow10(0) -> 1;
-pow10(N) -> 10 * pow10(N - 1).
+    round(Value * erlane_metrics_number:power(Decimals)).

@@ -3,7 +3,7 @@
 %% exactly, and to doubles. Pure functions.
 -module(erlane_metrics_number).
 
--export([fixed/2, text/2, double/2, edge/1, decimals/1]).
+-export([fixed/2, text/2, double/2, edge/1, decimals/1, power/1]).
 
 -export_type([value/0]).
 
@@ -118,6 +118,9 @@ decimals(Div) -> decimals(Div, 0).
 decimals(1, Decimals) -> Decimals;
 decimals(Div, Decimals) when Div rem 10 =:= 0 -> decimals(Div div 10, Decimals + 1).
 
+%% @doc 10^N.
+-spec power(non_neg_integer()) -> pos_integer().
+power(0) -> 1;
 power(1) -> 10;
 power(2) -> 100;
 power(3) -> 1000;

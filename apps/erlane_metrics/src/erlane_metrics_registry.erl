@@ -260,13 +260,13 @@ slab_words(#{ttl := infinity}) -> 64;
 slab_words(_) -> 8.
 
 word(#{type := counter, decimals := 0}, Ref, Ix) -> {counter, Ref, Ix};
-word(#{type := counter, decimals := D}, Ref, Ix) -> {counter, Ref, Ix, pow10(D)};
-word(#{store := updown, decimals := D}, Ref, Ix) -> {updown, Ref, Ix, pow10(D)};
-word(#{store := set, decimals := D}, Ref, Ix) -> {gauge, Ref, Ix, pow10(D)};
+word(#{type := counter, decimals := D}, Ref, Ix) ->
+    {counter, Ref, Ix, erlane_metrics_number:power(D)};
+word(#{store := updown, decimals := D}, Ref, Ix) ->
+    {updown, Ref, Ix, erlane_metrics_number:power(D)};
+word(#{store := set, decimals := D}, Ref, Ix) ->
+    {gauge, Ref, Ix, erlane_metrics_number:power(D)};
 word(#{store := stateset, states := States}, Ref, Ix) -> {stateset, Ref, Ix, States}.
-
-pow10(0) -> 1;
-pow10(N) -> 10 * pow10(N - 1).
 
 deleted({Name, _} = Key, State) ->
     #state{counts = Counts, slabs = Slabs, seen = Seen} = State,

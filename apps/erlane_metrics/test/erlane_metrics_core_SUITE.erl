@@ -5,7 +5,7 @@
 
 -include_lib("stdlib/include/assert.hrl").
 
--export([all/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
+-export([all/0, init_per_testcase/2, end_per_testcase/2]).
 -export([options_are_checked/1, declared_again/1, names_collide/1, names_are_completed/1,
          label_values_of_any_kind/1, label_values_are_escaped/1, bad_label_values/1,
          counters_count/1, counters_with_decimals/1, counters_refuse/1, gauges_are_set/1,
@@ -25,10 +25,6 @@ all() ->
      gauges_clamp, updown_gauges, groups, infos, state_sets, callbacks, bad_callbacks,
      deleted_series, deleted_kinds, limit_and_overflow, overflow_ends, time_to_live,
      snapshots_for_rates, walk_is_ordered, walk_and_deletion].
-
-init_per_suite(Config) -> Config.
-
-end_per_suite(_Config) -> ok.
 
 init_per_testcase(_Case, Config) ->
     %% Pages hold what the cases make, and nothing else.

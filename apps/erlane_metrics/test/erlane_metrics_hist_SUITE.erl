@@ -5,7 +5,7 @@
 -include_lib("stdlib/include/assert.hrl").
 -include_lib("proper/include/proper.hrl").
 
--export([all/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
+-export([all/0, init_per_testcase/2, end_per_testcase/2]).
 -export([bounds_both_edges/1, bounds_of_one_both_edges/1, index_against_oracle/1,
          index_of_floats/1, fixed_both_edges/1, decimal_bounds_are_meant/1, merge_is_addition/1,
          merge_refuses_others/1, quantiles_of_distributions/1, quantiles_of_fixed/1,
@@ -17,10 +17,6 @@ all() ->
      fixed_both_edges, decimal_bounds_are_meant, merge_is_addition, merge_refuses_others,
      quantiles_of_distributions, quantiles_of_fixed, quantile_edges, values_below_one,
      huge_and_negative, summary_is_a_histogram, shared_counts_the_same, sum_is_modulo_2_64].
-
-init_per_suite(Config) -> Config.
-
-end_per_suite(_Config) -> ok.
 
 init_per_testcase(_Case, Config) ->
     {ok, _} = application:ensure_all_started(erlane_metrics),

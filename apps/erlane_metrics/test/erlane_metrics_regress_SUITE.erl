@@ -4,7 +4,7 @@
 
 -include_lib("stdlib/include/assert.hrl").
 
--export([all/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
+-export([all/0, init_per_testcase/2, end_per_testcase/2]).
 -export([beyond_31_bits/1, long_names_stay_apart/1, updates_fill_no_mailbox/1,
          creation_at_once_is_one_series/1, deletion_crashes_no_observer/1,
          updates_revive_nothing/1, nothing_grows_unscraped/1, pass_gives_way/1,
@@ -21,10 +21,6 @@ all() ->
      nothing_grows_unscraped, pass_gives_way, schedulers_of_any_number, lost_by_nobody,
      registry_crash_is_survived, registry_crash_half_way, registry_crash_under_creation,
      restart_of_the_app].
-
-init_per_suite(Config) -> Config.
-
-end_per_suite(_Config) -> ok.
 
 init_per_testcase(_Case, Config) ->
     _ = application:load(erlane_metrics),

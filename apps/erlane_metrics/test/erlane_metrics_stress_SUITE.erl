@@ -15,8 +15,7 @@
 -include_lib("stdlib/include/assert.hrl").
 -include_lib("proper/include/proper.hrl").
 
--export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2,
-         end_per_testcase/2]).
+-export([all/0, suite/0, init_per_testcase/2, end_per_testcase/2]).
 -export([few_series/1, many_series/1]).
 
 -define(ROUND_MS, 3000).
@@ -26,10 +25,6 @@
 all() -> [few_series, many_series].
 
 suite() -> [{timetrap, {seconds, seconds() + 300}}].
-
-init_per_suite(Config) -> Config.
-
-end_per_suite(_Config) -> ok.
 
 init_per_testcase(_Case, Config) ->
     _ = application:load(erlane_metrics),

@@ -33,6 +33,9 @@ bool io_kept(ctx_t *c, sock_t *s)
     return s->kept;
 }
 
+/* Open, or ended and kept: there is still something to ask and to set. */
+bool io_present(ctx_t *c, sock_t *s) { return s->fd >= 0 || io_kept(c, s); }
+
 /* Closes the descriptor and keeps the rest for the owner. */
 void io_keep(ctx_t *c, sock_t *s)
 {
@@ -90,15 +93,11 @@ void io_read_end(ctx_t *c, sock_t *s, int err)
         io_keep(c, s);
 }
 
-void io_error(ctx_t *c, sock_t *s, int err, bool send_side)
+void io_send_end(ctx_t *c, sock_t *s, int err)
 {
-    if (send_side && err == EPIPE && !s->shut_queued)
+    if (err == EPIPE && !s->shut_queued)
         err = ECONNRESET;
     bool show = err == ECONNRESET && s->opt[OPT_SHOW_ECONNRESET];
-    if (!send_side) {
-        io_read_end(c, s, err);
-        return;
-    }
     bool active = s->active != A_FALSE;
     sock_wake_senders(c, s, show ? errno_term(c->env, err) : am.closed);
     if (active && show)
@@ -135,7 +134,7 @@ static void flush_failed(ctx_t *c, sock_t *s, int err)
 {
     if (s->active == A_FALSE && !is_sending(s))
         s->gone_send = true;
-    io_error(c, s, err, true);
+    io_send_end(c, s, err);
 }
 
 /* Writes from the queue until it is empty, the kernel is full, or one slice

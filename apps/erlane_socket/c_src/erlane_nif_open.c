@@ -25,9 +25,9 @@ static lane_t *new_lane(node_t *n, int want)
 }
 
 /* Wraps fd into a socket of lane l, owned by the caller, and gives back the
- * reference to l. What *made says becomes true; else fd is still the caller's. */
+ * reference to l. Without a socket a descriptor of our own making is closed. */
 static ERL_NIF_TERM wrap(ErlNifEnv *env, int fd, int family, int state, lane_t *l,
-                         const inherit_t *from, bool *made)
+                         const inherit_t *from, bool own)
 {
     ErlNifPid self;
     ctx_t c = ctx(env);
@@ -53,20 +53,10 @@ static ERL_NIF_TERM wrap(ErlNifEnv *env, int fd, int family, int state, lane_t *
         t = ok(env, enif_make_resource(env, s));
         enif_release_resource(s); /* the term holds it now */
     }
-    *made = s != NULL;
+    if (s == NULL && own)
+        sys_close(fd);
     if (l)
         enif_release_resource(l);
-    return t;
-}
-
-/* The same for a descriptor of our own making: without a socket it is closed. */
-static ERL_NIF_TERM wrap_own(ErlNifEnv *env, int fd, int family, int state, int lane,
-                             const inherit_t *from)
-{
-    bool made;
-    ERL_NIF_TERM t = wrap(env, fd, family, state, new_lane(node(env), lane), from, &made);
-    if (!made)
-        sys_close(fd);
     return t;
 }
 
@@ -88,7 +78,8 @@ NIF(n_open)
     }
     int domain = fam == 4 ? AF_INET : fam == 6 ? AF_INET6 : AF_UNIX;
     int fd = sys_socket(domain, domain == AF_UNIX ? 0 : proto, ns ? path : NULL);
-    return fd < 0 ? posix(env, fd) : wrap_own(env, fd, fam, ST_OPEN, lane, NULL);
+    return fd < 0 ? posix(env, fd)
+                  : wrap(env, fd, fam, ST_OPEN, new_lane(node(env), lane), NULL, true);
 }
 
 /* fdopen(Fd, Lane | 0): what kind of socket it is, the kernel tells. Fd is not
@@ -106,12 +97,11 @@ NIF(n_fdopen)
         enif_release_resource(l);
         return posix(env, r);
     }
-    bool made;
     return wrap(env, fd, domain == AF_INET ? 4 : domain == AF_INET6 ? 6 : 0,
                 listening   ? ST_LISTENING
                 : connected ? ST_CONNECTED
                             : ST_OPEN,
-                l, NULL, &made);
+                l, NULL, false);
 }
 
 NIF(n_bind)
@@ -268,12 +258,11 @@ NIF(n_accept)
     count(c.lane, S_ACCEPTED, 1);
     inherit_t from = {.linger0 = s->linger0, .lingers = s->lingers, .priority = s->priority};
     memcpy(from.opt, s->opt, sizeof from.opt);
-    if (from.opt[OPT_BUFFER_SET])
-        from.opt[OPT_BUFFER_SET] = BUFFER_INHERITED;
     int family = s->family;
     ERL_NIF_TERM active = active_term(env, s);
     pthread_mutex_unlock(&s->mtx);
-    return enif_make_tuple2(env, active, wrap_own(env, fd, family, ST_CONNECTED, 0, &from));
+    t = wrap(env, fd, family, ST_CONNECTED, new_lane(node(env), 0), &from, true);
+    return enif_make_tuple2(env, active, t);
 out:
     pthread_mutex_unlock(&s->mtx);
     return t;

@@ -168,7 +168,7 @@ NIF(n_setopt)
     if (s == NULL)
         BADARG;
     ctx_t c = ctx(env);
-    bool good = s->fd >= 0 || io_kept(&c, s);
+    bool good = io_present(&c, s);
     if (good && k == OPT_RECBUF) {
         /* `buffer` follows up until it is set itself */
         if (s->opt[OPT_BUFFER_SET] != BUFFER_HERE && v > s->opt[OPT_BUFFER])
@@ -268,7 +268,7 @@ NIF(n_stat)
     if (s == NULL)
         BADARG;
     ctx_t c = ctx(env);
-    bool open = s->fd >= 0 || io_kept(&c, s);
+    bool open = io_present(&c, s);
     ErlNifUInt64 v[8] = {s->recv_oct, s->recv_cnt, s->recv_max, (ErlNifUInt64)s->recv_dvi,
                          s->send_oct, s->send_cnt, s->send_max, sock_queued(s)};
     pthread_mutex_unlock(&s->mtx);
@@ -330,7 +330,7 @@ NIF(n_handover)
         BADARG;
     ctx_t c = ctx(env);
     ERL_NIF_TERM t;
-    if (s->fd < 0 && !io_kept(&c, s))
+    if (!io_present(&c, s))
         t = error(env, am.closed);
     else if (!s->owned || enif_compare_pids(&self, &s->owner) != 0)
         t = error(env, am.not_owner);
@@ -370,7 +370,7 @@ NIF(n_own)
         BADARG;
     ctx_t c = ctx(env);
     ERL_NIF_TERM t = am.ok;
-    if (s->fd < 0 && !io_kept(&c, s))
+    if (!io_present(&c, s))
         t = error(env, am.closed);
     else if (s->owned && enif_compare_pids(&self, &s->owner) != 0)
         t = error(env, am.not_owner);
@@ -393,7 +393,7 @@ NIF(n_give)
         BADARG;
     ctx_t c = ctx(env);
     ERL_NIF_TERM t = am.ok;
-    if (s->fd < 0 && !io_kept(&c, s))
+    if (!io_present(&c, s))
         t = error(env, am.closed);
     else if (s->owned && enif_compare_pids(&pid, &s->owner) == 0)
         t = am.ok;

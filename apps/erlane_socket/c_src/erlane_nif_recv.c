@@ -167,7 +167,7 @@ NIF(n_fail)
     pthread_mutex_lock(&s->mtx);
     if (still(s, version, argv[2] == am.true_)) {
         s->reader_ticket = 0;
-        io_error(&c, s, EMSGSIZE, false);
+        io_read_end(&c, s, EMSGSIZE);
     }
     pthread_mutex_unlock(&s->mtx);
     return am.ok;
@@ -256,7 +256,7 @@ NIF(n_set_active)
         if (s->fd >= 0 && s->active != A_FALSE) {
             int r = sock_register(s);
             if (r < 0)
-                io_error(&c, s, -r, false);
+                io_read_end(&c, s, -r);
             else if (s->in.used)
                 lane_push(&c, s->lane, s);
         }

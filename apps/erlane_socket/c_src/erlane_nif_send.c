@@ -143,7 +143,7 @@ NIF(n_send)
     }
     if (s->pend_shut) {
         s->shut_queued = true; /* no reset either */
-        io_error(&c, s, EPIPE, true);
+        io_send_end(&c, s, EPIPE);
         t = error(env, am.closed);
         goto out;
     }
@@ -159,7 +159,7 @@ NIF(n_send)
         if (n < 0) {
             bool reset = n == -ECONNRESET || (n == -EPIPE && !s->shut_queued);
             bool show = reset && s->opt[OPT_SHOW_ECONNRESET];
-            io_error(&c, s, (int)-n, true);
+            io_send_end(&c, s, (int)-n);
             t = error(env, show ? errno_term(env, ECONNRESET) : am.closed);
             goto out;
         }
@@ -180,7 +180,7 @@ NIF(n_send)
     if (!later) {
         int r = sock_register(s);
         if (r < 0) {
-            io_error(&c, s, -r, true);
+            io_send_end(&c, s, -r);
             t = error(env, am.closed);
         } else if ((size_t)n == asked) {
             lane_push(&c, s->lane, s); /* our slice was at its end, not the kernel */
@@ -290,7 +290,7 @@ NIF(n_sendfile_step)
         } else if (n == -EAGAIN) {
             t = s->out_edge ? am.more : wait_term(env, sock_wait(s, &self));
         } else if (n == -EPIPE || n == -ECONNRESET) {
-            io_error(&c, s, (int)-n, true);
+            io_send_end(&c, s, (int)-n);
             t = error(env, am.closed);
         } else {
             t = posix(env, (int)n);

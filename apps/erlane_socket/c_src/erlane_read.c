@@ -206,7 +206,7 @@ void io_active_read(ctx_t *c, sock_t *s, unsigned char *buf, ERL_NIF_TERM *decod
         int64_t took = deliver_packets(c, s, s->in.bin.data + s->in.start,
                                        s->in.end - s->in.start, &need);
         if (took < 0) {
-            io_error(c, s, EMSGSIZE, false);
+            io_read_end(c, s, EMSGSIZE);
             return;
         }
         if (took > 0)
@@ -251,7 +251,7 @@ void io_active_read(ctx_t *c, sock_t *s, unsigned char *buf, ERL_NIF_TERM *decod
     size_t len = n > 0 ? (size_t)n : 0;
     if (s->in.used) {
         if (!in_append(&s->in, buf, len, need)) {
-            io_error(c, s, ENOMEM, false);
+            io_read_end(c, s, ENOMEM);
             return;
         }
         p = s->in.bin.data + s->in.start;
@@ -259,11 +259,11 @@ void io_active_read(ctx_t *c, sock_t *s, unsigned char *buf, ERL_NIF_TERM *decod
     }
     int64_t took = deliver_packets(c, s, p, len, &need);
     if (took < 0)
-        io_error(c, s, EMSGSIZE, false);
+        io_read_end(c, s, EMSGSIZE);
     else if (s->in.used && took > 0)
         in_drop(s, (size_t)took);
     else if (!s->in.used && s->fd >= 0 && !in_append(&s->in, p + took, len - (size_t)took, need))
-        io_error(c, s, ENOMEM, false);
+        io_read_end(c, s, ENOMEM);
 }
 
 /* The read that recv made found the end or an error. */
@@ -291,7 +291,7 @@ int io_take(ErlNifEnv *env, sock_t *s, unsigned char *buf, size_t len, ERL_NIF_T
         else if (have > 0 && !erl)
             whole = pkt_length(s, p, have, &need);
         if (whole < 0) {
-            io_error(c, s, EMSGSIZE, false);
+            io_read_end(c, s, EMSGSIZE);
             return -EMSGSIZE;
         }
         if (whole > 0) {

@@ -68,6 +68,8 @@ sock_t *sock_new(lane_t *l, int fd, int family, int state)
 void sock_inherit(sock_t *s, const inherit_t *from)
 {
     memcpy(s->opt, from->opt, sizeof s->opt);
+    if (s->opt[OPT_BUFFER_SET])
+        s->opt[OPT_BUFFER_SET] = BUFFER_INHERITED;
     s->linger0 = from->linger0;
     s->lingers = from->lingers;
     s->priority = from->priority;

@@ -317,10 +317,11 @@ bool io_deliver_term(ctx_t *c, sock_t *s, ERL_NIF_TERM msg);
 /* erlane_io.c: ends, and the send queue. s->mtx held. */
 ERL_NIF_TERM errno_term(ErlNifEnv *env, int err);
 bool io_kept(ctx_t *c, sock_t *s);
+bool io_present(ctx_t *c, sock_t *s);
 void io_keep(ctx_t *c, sock_t *s);
 void io_ended(ctx_t *c, sock_t *s);
 void io_read_end(ctx_t *c, sock_t *s, int err);
-void io_error(ctx_t *c, sock_t *s, int err, bool send_side);
+void io_send_end(ctx_t *c, sock_t *s, int err);
 void io_flush(ctx_t *c, sock_t *s);
 void io_after_queue(ctx_t *c, sock_t *s);
 
@@ -344,7 +345,6 @@ void lane_drain_dead(lane_t *l);
 relay_t *relay_new(void);
 int relay_start(ctx_t *c, relay_t *r);
 void relay_event(ctx_t *c, relay_t *r, sock_t *s, uint32_t ev, unsigned char *buf);
-void relay_pump(ctx_t *c, relay_t *r, unsigned char *buf);
 void relay_tick(ctx_t *c, lane_t *l, unsigned char *buf);
 void relay_dtor(ErlNifEnv *env, void *obj);
 void relay_down(ErlNifEnv *env, void *obj, ErlNifPid *pid, ErlNifMonitor *mon);
