@@ -105,8 +105,12 @@ mend(Declaration) ->
 
 %% @private
 -spec handle_call(term(), gen_server:from(), #state{}) -> {reply, term(), #state{}}.
-handle_call({declare, Declaration}, _From, State) ->
-    {reply, register_family(Declaration), sweep_soon(State)};
+handle_call({declare, #{ttl := Ttl} = Declaration}, _From, State) ->
+    Answer = register_family(Declaration),
+    case Ttl of
+        infinity -> {reply, Answer, State};
+        _ -> {reply, Answer, sweep_soon(State)}
+    end;
 handle_call({create, {Name, _} = Key}, _From, State) ->
     case {ets:lookup(?SERIES, Key), ets:lookup(?ORDER, {Name, 0})} of
         {[{_, Stored}], _} -> {reply, {ok, Stored}, State};

@@ -65,7 +65,15 @@ series(#{labels := Names} = Declaration, Value, Fun, Acc) ->
 %% @doc All declarations, by name.
 -spec families() -> [erlane_metrics_family:declaration()].
 families() ->
-    ets:select(?ORDER, [{{{'_', 0}, '$1'}, [], ['$1']}]).
+    families(ets:first(?ORDER)).
+
+%% The keys of a family's series are lists and an atom, which come before any binary: the key
+%% after {Name, <<>>} is the next family's. No series is looked at.
+families({Name, 0} = Key) ->
+    [{_, Declaration}] = ets:lookup(?ORDER, Key),
+    [Declaration | families(ets:next(?ORDER, {Name, <<>>}))];
+families('$end_of_table') ->
+    [].
 
 %% @doc One pass over the stored series of a family.
 -spec family(#{name := binary(), atom() => term()},
