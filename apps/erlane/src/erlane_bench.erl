@@ -30,7 +30,8 @@ scenarios() ->
       "latency" => "time to answer at a fixed offered load, with and without busy processes",
       "idle" => "memory and system calls of connections that do nothing",
       "echo" => "system calls for one echo",
-      "metrics" => "one update of a counter or histogram"}.
+      "metrics" => "one update of a counter or histogram",
+      "scrape" => "pauses of the schedulers while many series are written out"}.
 
 help() ->
     "usage: erlane bench SCENARIO [OPTION]...\n"
@@ -42,6 +43,7 @@ help() ->
     "  --connections N,..  numbers of connections (1,100,1000; short 100; latency, echo 1,100;\n"
     "                      idle 20000)\n"
     "  --payload N,..      proxy: sizes of messages in bytes (100,4096,65536)\n"
+    "  --series N,..       scrape: numbers of series (10000,100000)\n"
     "  --rate N            latency: requests a second (200 a connection, at most 5000)\n"
     "  --only NAME,..      only these contestants\n"
     "  --quick             one short round of a few: does it work?\n"
@@ -83,6 +85,7 @@ option("--rounds", Text) -> number(rounds, Text, 1, 1000);
 option("--round-ms", Text) -> number(round_ms, Text, 10, 600000);
 option("--rate", Text) -> number(rate, Text, 1, 1000000);
 option("--connections", Text) -> numbers(connections, Text, 1, 100000);
+option("--series", Text) -> numbers(series, Text, 1, 1000000);
 option("--payload", Text) -> numbers(payload, Text, 1, 1048576);
 option("--only", Text) -> {only, string:lexemes(Text, ",")};
 option("--save-as", Text) ->
@@ -127,7 +130,8 @@ settings(Scenario, Options) ->
 
 defaults(Scenario) ->
     maps:merge(#{rounds => 9, round_ms => 1000, payload => [100, 4096, 65536], idle_ms => 10000,
-                 connections => [1, 100, 1000], only => erlane_bench_contestant:names(Scenario)},
+                 connections => [1, 100, 1000], series => [10000, 100000],
+                 only => erlane_bench_contestant:names(Scenario)},
                case Scenario of
                    "short" -> #{connections => [100]};
                    "latency" -> #{connections => [1, 100], round_ms => 2000};
@@ -138,8 +142,9 @@ defaults(Scenario) ->
                end).
 
 quick(Scenario) ->
-    Few = ["gen_tcp", "erlane", "relay", "c-epoll", "counters", "ets", "counter", "histogram"],
-    #{rounds => 1, round_ms => 200, payload => [100], idle_ms => 1000,
+    Few = ["gen_tcp", "erlane", "relay", "c-epoll", "counters", "ets", "counter", "histogram",
+           "none", "text"],
+    #{rounds => 1, round_ms => 200, payload => [100], idle_ms => 1000, series => [1000],
       connections => case Scenario of "idle" -> [200]; _ -> [10] end,
       only => [N || N <- erlane_bench_contestant:names(Scenario), lists:member(N, Few)]}.
 
@@ -168,7 +173,7 @@ run(Scenario, Settings, Args) ->
     end.
 
 %% Without the load generator nothing can be measured.
-load_or_fail("metrics", _) -> ok;
+load_or_fail(Here, _) when Here =:= "metrics"; Here =:= "scrape" -> ok;
 load_or_fail(_, Config) ->
     case erlane_bench_contestant:peer("load", Config) of
         {ok, _} -> ok;
@@ -183,6 +188,7 @@ result(Scenario, Settings, Args, #{root := Root} = Config) ->
                  "idle" -> erlane_bench_lab;
                  "echo" -> erlane_bench_lab;
                  "metrics" -> erlane_bench_metrics;
+                 "scrape" -> erlane_bench_scrape;
                  _ -> erlane_bench_rounds
              end,
     Cases = Module:run(Scenario, Settings, Config),

@@ -30,8 +30,10 @@ names("short") ->
 names("proxy") ->
     ["gen_tcp", "socket", "erlane", "relay", "c-epoll", "c-uring", "nginx", "haproxy",
      "gen_tcp-defaults", "socket-defaults"];
+names("scrape") ->
+    ["none", "text", "openmetrics", "protobuf", "text-gzip"];
 names("metrics") ->
-    ["counters", "ets", "folsom-counter", "counter", "folsom-histogram", "histogram"];
+    ["counters", "atomics", "ets", "folsom-counter", "counter", "folsom-histogram", "histogram"];
 names(_LatencyIdleEcho) ->
     ["gen_tcp", "socket", "erlane"].
 
@@ -46,6 +48,12 @@ title("c-uring") -> "C, io_uring, one thread";
 title("nginx") -> "nginx, one worker";
 title("haproxy") -> "HAProxy, mode tcp, one thread";
 title("counters") -> "counters:add/3 with write_concurrency (the floor)";
+title("atomics") -> "atomics:add/3: one cell for all writers";
+title("none") -> "no scrape: what the machine and the writers do by themselves";
+title("text") -> "Prometheus text";
+title("openmetrics") -> "OpenMetrics 1.0 text";
+title("protobuf") -> "Prometheus protobuf";
+title("text-gzip") -> "Prometheus text, compressed";
 title("ets") -> "ets:update_counter/3, table with write_concurrency";
 title("folsom-counter") -> "folsom's counter";
 title("folsom-histogram") -> "folsom's histogram, uniform sample";

@@ -46,6 +46,9 @@ progress(Title, Name, Fun) ->
 start("counters") ->
     Ref = counters:new(1, [write_concurrency]),
     {ok, fun(N) -> add(N, Ref) end};
+start("atomics") ->
+    Ref = atomics:new(1, []),
+    {ok, fun(N) -> bump(N, Ref) end};
 start("ets") ->
     Table = ets:new(?MODULE, [public, {write_concurrency, true}]),
     true = ets:insert(Table, {?KEY, 0}),
@@ -81,6 +84,9 @@ stop(_) -> ok.
 
 add(0, _) -> ok;
 add(N, Ref) -> counters:add(Ref, 1, 1), add(N - 1, Ref).
+
+bump(0, _) -> ok;
+bump(N, Ref) -> atomics:add(Ref, 1, 1), bump(N - 1, Ref).
 
 update(0, _) -> ok;
 update(N, Table) -> _ = ets:update_counter(Table, ?KEY, 1), update(N - 1, Table).

@@ -58,6 +58,11 @@ about("metrics") ->
     "Time of one update as the process that makes it sees it; with 48 processes, of the whole "
     "divided by the updates. Median of the rounds, the first left out; a ratio is the median of "
     "the ratios within each round.";
+about("scrape") ->
+    "The longest time that a process which is always ready waited for its turn, on any scheduler, "
+    "while all series were written out and a writer on each scheduler updated them; the longest "
+    "slice or collection of the scraping process that the VM reports (0: below 1 ms); and the most "
+    "memory that process held. `none' has no scrape: what the machine does by itself.";
 about(_) ->
     "CPU time of the server for each request, one core. Median of the rounds, the first left out; "
     "a ratio is the median of the ratios within each round.".
@@ -75,6 +80,10 @@ columns("echo") ->
      {"other", other, median, 2}, {"all", syscalls, median, 2}];
 columns("metrics") ->
     [{"ns/update", ns, median, 1}, {"least", ns, min, 1}, {"updates/s", rate, median, 0}];
+columns("scrape") ->
+    [{"pause ms", pause_ms, median, 2}, {"least", pause_ms, min, 2},
+     {"slice ms", slice_ms, median, 0}, {"scrape ms", scrape_ms, median, 0},
+     {"bytes", bytes, median, 0}, {"memory KB", memory_kb, median, 0}];
 columns(_) ->
     [{"us CPU/request", cpu_us, median, 2}, {"least", cpu_us, min, 2},
      {"requests/s", rps, median, 0}, {"p50 us", p50_us, median, 0}, {"p99 us", p99_us, median, 0}].
@@ -84,6 +93,7 @@ main_metric("latency") -> p99_us;
 main_metric("idle") -> memory_bytes;
 main_metric("echo") -> syscalls;
 main_metric("metrics") -> ns;
+main_metric("scrape") -> pause_ms;
 main_metric(_) -> cpu_us.
 
 %%
