@@ -200,8 +200,9 @@ NIF(n_unrecv)
 }
 
 /* active(Ref, true | false | once | N) -> ok | fetch | follow |
- * {error, einval}. fetch: a packet was sent to the caller by itself; it must
- * take its messages in before others send more. */
+ * elsewhere | {error, einval}. fetch: a packet was sent to the caller by itself;
+ * it must take its messages in before others send more. elsewhere: the caller
+ * does not run where the socket is, which may be because nobody can. */
 NIF(n_set_active)
 {
     unsigned char buf[READ_BUF];
@@ -265,6 +266,8 @@ NIF(n_set_active)
     }
     if (t == am.ok && wants_to_follow(env, s, c.lane))
         t = am.follow;
+    else if (t == am.ok && s->foreign)
+        t = am.elsewhere;
 out:
     pthread_mutex_unlock(&s->mtx);
     return t;

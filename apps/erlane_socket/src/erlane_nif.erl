@@ -58,6 +58,7 @@ set_active(Ref, Active) ->
     case active(Ref, Active) of
         ok -> ok;
         follow -> follow(Ref);
+        elsewhere -> erlane_lanes:check(); % is its scheduler still online?
         ready -> take_messages_in();
         {error, _} = Error -> Error
     end.

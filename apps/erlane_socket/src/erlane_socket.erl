@@ -51,6 +51,7 @@ lane() ->
 %% this lane, and open now (`sockets', `relays').
 -spec stats() -> [lane_stats()].
 stats() ->
+    ok = erlane_lanes:check(),
     [maps:put(lane, I, with_mean(maps:from_list(lists:zip(?STATS, Values))))
      || I <- lists:seq(1, erlang:system_info(schedulers)),
         Values <- [erlane_nif:lane_stats(I)], Values =/= undefined].

@@ -9,11 +9,12 @@
 -export([
     starts/1, traffic_while_changing/1, all_combinations/1, noticed_by_itself/1, stand_in_killed/1,
     keeper_killed/1, poller_killed_offline/1, poller_killed_going_offline/1, stop_while_offline/1,
-    keeper_killed_then_stop/1, no_descriptor_for_lanes/1, noticed_by_who_waits/1
+    keeper_killed_then_stop/1, no_descriptor_for_lanes/1, noticed_by_who_waits/1,
+    noticed_by_who_is_active/1
 ]).
 -export([run/2, started/2, changing/0, combinations/0, unasked/0, kill_stand_ins/0, kill_keeper/0,
          kill_offline/0, kill_going/0, stop_offline/0, kill_keeper_stop/0, no_descriptor/0,
-         silence/0]).
+         silence/0, active_silence/0]).
 
 -import(erlane_ct, [async/1, await/2, wait_until/2, elapsed/1]).
 
@@ -28,7 +29,8 @@ all() ->
     [
         starts, traffic_while_changing, all_combinations, noticed_by_itself, stand_in_killed,
         keeper_killed, poller_killed_offline, poller_killed_going_offline, stop_while_offline,
-        keeper_killed_then_stop, no_descriptor_for_lanes, noticed_by_who_waits
+        keeper_killed_then_stop, no_descriptor_for_lanes, noticed_by_who_waits,
+        noticed_by_who_is_active
     ].
 
 end_per_testcase(_Case, _Config) -> erlane_ct:cleanup().
@@ -392,6 +394,50 @@ silence() ->
     end, [1, 4, 2]),
     ?assertEqual(Lanes, lanes()),
     ok.
+
+%% The same by owners that wait for messages: setting active is all they do.
+noticed_by_who_is_active(_Config) ->
+    ok = in_vm("4:4", active_silence, []).
+
+active_silence() ->
+    Lanes = lanes(),
+    Streams = [owned_pair_on(I) || I <- [3, 4]],
+    lists:foreach(fun(Online) ->
+        _ = [begin ok = gen_tcp:send(C, "x"), ok = got(Pid) end || {C, Pid} <- Streams],
+        ok = wait_until(fun asleep/0, ?DEADLINE),
+        ok = online(Online),
+        _ = [begin ok = gen_tcp:send(C, "x"), Pid ! next, ok = got(Pid) end
+             || {C, Pid} <- Streams],
+        ok = online(4),
+        ?assertEqual(Lanes, lanes()),
+        _ = [Pid ! next || {_, Pid} <- Streams]
+    end, [1, 2]),
+    ok.
+
+%% As pair_on/1, but one end has an owner that takes a message at a time, the next when told to.
+owned_pair_on(I) ->
+    Parent = self(),
+    _ = spawn_link(fun() ->
+        Opts = [binary, {active, false}, {erlane, #{lane => I}}],
+        {L, Port} = erlane_ct:listen(?ERLANE, Opts),
+        C = erlane_ct:connect(?ERLANE, Port, Opts),
+        S = erlane_ct:accept(L),
+        ok = gen_tcp:close(L),
+        Pid = spawn_link(fun() -> receive next -> owner(S, Parent) end end),
+        ok = gen_tcp:controlling_process(S, Pid),
+        Pid ! next,
+        Parent ! {pair, C, Pid},
+        receive never -> ok end
+    end),
+    receive {pair, C, Pid} -> {C, Pid} after ?DEADLINE -> error({no_pair, I}) end.
+
+owner(S, Parent) ->
+    ok = inet:setopts(S, [{active, once}]),
+    receive {tcp, S, <<"x">>} -> Parent ! {got, self()} end,
+    receive next -> owner(S, Parent) end.
+
+got(Pid) ->
+    receive {got, Pid} -> ok after 5000 -> error({nothing, Pid}) end.
 
 %% No lane has turned for a while.
 asleep() ->
