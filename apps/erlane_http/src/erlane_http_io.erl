@@ -1,0 +1,185 @@
+%% SPDX-License-Identifier: Apache-2.0
+%% @doc The bytes of a connection, the same over TCP and TLS: for the modules of this app that
+%% take a connection over from {@link erlane_http_conn}. Called by the connection's process.
+%%
+%% Nothing here waits for ever: a send gives up when the peer has taken nothing for
+%% `send_timeout', which is an option of the socket.
+-module(erlane_http_io).
+
+-export([send/2, recv/2, sendfile/4, set_active/2, messages/1, socket/1]).
+-export([shutdown/1, linger/3, close/1, abort/1, peer/1]).
+
+-export_type([conn/0]).
+
+-include("erlane_http.hrl").
+
+-type conn() :: #conn{}.
+-type error() :: {error, closed | timeout | inet:posix()}.
+
+%% What a file is read by for TLS, and what sendfile of inet's driver is given at a time.
+-define(PIECE, 65536).
+
+%% @doc Sends; waits while too much is queued.
+-spec send(conn(), iodata()) -> ok | error().
+send(#conn{transport = tcp, socket = Socket}, Data) -> gen_tcp:send(Socket, Data);
+send(#conn{transport = ssl, socket = Socket}, Data) -> ssl:send(Socket, Data).
+
+%% @doc Bytes: those that were read already, else what comes first. The socket must be passive.
+-spec recv(conn(), timeout()) -> {ok, binary(), conn()} | error().
+recv(#conn{buffer = <<>>, transport = tcp, socket = Socket} = Conn, Timeout) ->
+    received(gen_tcp:recv(Socket, 0, Timeout), Conn);
+recv(#conn{buffer = <<>>, transport = ssl, socket = Socket} = Conn, Timeout) ->
+    received(ssl:recv(Socket, 0, Timeout), Conn);
+recv(#conn{buffer = Buffer} = Conn, _Timeout) ->
+    {ok, Buffer, Conn#conn{buffer = <<>>}}.
+
+received({ok, Data}, Conn) -> {ok, Data, Conn};
+received({error, _} = Error, _Conn) -> Error.
+
+%% @doc Sends bytes of a file that was opened `raw' and `binary'; fewer than asked for only if
+%% the file ends. Over TLS they are read and sent.
+-spec sendfile(conn(), file:fd(), non_neg_integer(), non_neg_integer()) ->
+          {ok, non_neg_integer()} | error().
+sendfile(_Conn, _Fd, _Offset, 0) ->
+    {ok, 0};
+sendfile(#conn{transport = tcp, socket = Socket, srv = #srv{send_timeout = Timeout}}, Fd, Offset,
+         Length) ->
+    Watch = watch(Socket, Timeout),
+    %% inet's driver counts the bytes of a file only when all are out: it gets slices.
+    Slice = if is_port(Socket) -> ?PIECE; true -> Length end,
+    Sent = slices(Watch, Socket, Fd, Offset, Length, Slice, 0),
+    unwatch(Watch),
+    Sent;
+sendfile(#conn{transport = ssl} = Conn, Fd, Offset, Length) ->
+    copy(Conn, Fd, Offset, Length, 0).
+
+slices(_, _, _, _, 0, _, Sent) ->
+    {ok, Sent};
+slices(Watch, Socket, Fd, Offset, Left, Slice, Sent) ->
+    case file:sendfile(Fd, Socket, Offset, min(Left, Slice), []) of
+        {ok, 0} -> {ok, Sent};
+        {ok, N} ->
+            moved_on(Watch),
+            slices(Watch, Socket, Fd, Offset + N, Left - N, Slice, Sent + N);
+        {error, _} = Error -> Error
+    end.
+
+copy(_Conn, _Fd, _Offset, 0, Sent) ->
+    {ok, Sent};
+copy(Conn, Fd, Offset, Left, Sent) ->
+    case file:pread(Fd, Offset, min(Left, ?PIECE)) of
+        {ok, Data} ->
+            Size = byte_size(Data),
+            case send(Conn, Data) of
+                ok -> copy(Conn, Fd, Offset + Size, Left - Size, Sent + Size);
+                Error -> Error
+            end;
+        eof -> {ok, Sent};
+        {error, _} = Error -> Error
+    end.
+
+%% sendfile waits for the peer without any limit. A process beside it looks whether bytes move,
+%% and kills us if they do not; our end closes the socket.
+watch(_Socket, infinity) ->
+    none;
+watch(Socket, Timeout) ->
+    Owner = self(),
+    spawn(fun() ->
+                  Ref = monitor(process, Owner),
+                  watch(Owner, Ref, Socket, Timeout, moved(Socket))
+          end).
+
+watch(Owner, Ref, Socket, Timeout, Before) ->
+    receive
+        done -> ok;
+        moved -> watch(Owner, Ref, Socket, Timeout, Before);
+        {'DOWN', Ref, process, Owner, _} -> ok
+    after Timeout ->
+        case moved(Socket) of
+            Before -> exit(Owner, kill);
+            Now -> watch(Owner, Ref, Socket, Timeout, Now)
+        end
+    end.
+
+moved(Socket) ->
+    inet:getstat(Socket, [send_oct]).
+
+moved_on(none) -> ok;
+moved_on(Pid) -> Pid ! moved, ok.
+
+unwatch(none) -> ok;
+unwatch(Pid) -> Pid ! done, ok.
+
+%% @doc `once': the next bytes come as a message {@link messages/1}; those that were read already
+%% come at once.
+-spec set_active(conn(), once | false) -> {ok, conn()} | error().
+set_active(#conn{buffer = Buffer} = Conn, once) when Buffer =/= <<>> ->
+    {Data, _, _} = messages(Conn),
+    self() ! {Data, Conn#conn.socket, Buffer},
+    {ok, Conn#conn{buffer = <<>>}};
+set_active(#conn{transport = tcp, socket = Socket} = Conn, Active) ->
+    set(inet:setopts(Socket, [{active, Active}]), Conn);
+set_active(#conn{transport = ssl, socket = Socket} = Conn, Active) ->
+    set(ssl:setopts(Socket, [{active, Active}]), Conn).
+
+set(ok, Conn) -> {ok, Conn};
+%% inet says einval of a socket that is closed.
+set({error, einval}, _Conn) -> {error, closed};
+set({error, _} = Error, _Conn) -> Error.
+
+%% @doc The tags of an active socket's messages: `{Data, Socket, Bytes}', `{Closed, Socket}' and
+%% `{Error, Socket, Reason}', Socket being {@link socket/1}.
+-spec messages(conn()) -> {Data :: atom(), Closed :: atom(), Error :: atom()}.
+messages(#conn{transport = tcp}) -> {tcp, tcp_closed, tcp_error};
+messages(#conn{transport = ssl}) -> {ssl, ssl_closed, ssl_error}.
+
+%% @doc The socket, as it stands in messages.
+-spec socket(conn()) -> gen_tcp:socket() | ssl:sslsocket().
+socket(#conn{socket = Socket}) -> Socket.
+
+%% @doc Ends our direction; the peer sees the end of what was sent.
+-spec shutdown(conn()) -> ok | error().
+shutdown(#conn{transport = tcp, socket = Socket}) -> gen_tcp:shutdown(Socket, write);
+shutdown(#conn{transport = ssl, socket = Socket}) -> ssl:shutdown(Socket, write).
+
+%% @doc Closes in a way that lets the client read our last answer although it is still sending:
+%% our direction is ended, what comes is thrown away up to a bound and a deadline.
+-spec linger(conn(), Ms :: non_neg_integer(), Bytes :: non_neg_integer()) -> ok.
+linger(Conn, Ms, Bytes) ->
+    case shutdown(Conn) of
+        ok -> linger_until(Conn#conn{buffer = <<>>}, now_ms() + Ms, Bytes);
+        {error, _} -> ok
+    end,
+    close(Conn).
+
+linger_until(Conn, Until, Bytes) when Bytes >= 0 ->
+    case recv(Conn, max(0, Until - now_ms())) of
+        {ok, Data, Conn1} -> linger_until(Conn1, Until, Bytes - byte_size(Data));
+        {error, _} -> ok
+    end;
+linger_until(_, _, _) ->
+    ok.
+
+now_ms() -> erlang:monotonic_time(millisecond).
+
+%% @doc Makes the close that follows a reset, where there is no TLS to tell the difference.
+-spec abort(conn()) -> ok.
+abort(#conn{transport = tcp, socket = Socket}) ->
+    _ = inet:setopts(Socket, [{linger, {true, 0}}]),
+    ok;
+abort(#conn{transport = ssl}) ->
+    ok.
+
+%% @doc Closes the connection.
+-spec close(conn()) -> ok.
+close(#conn{transport = tcp, socket = Socket}) -> gen_tcp:close(Socket);
+close(#conn{transport = ssl, socket = Socket}) -> _ = ssl:close(Socket), ok.
+
+%% @doc Who is at the other end; `undefined' if it has gone.
+-spec peer(conn()) -> {inet:ip_address(), inet:port_number()} | {local, binary()} | undefined.
+peer(#conn{transport = tcp, socket = Socket}) -> peername(inet:peername(Socket));
+peer(#conn{transport = ssl, socket = Socket}) -> peername(ssl:peername(Socket)).
+
+peername({ok, {local, Path}}) -> {local, iolist_to_binary(Path)};
+peername({ok, {_, _} = Address}) -> Address;
+peername({error, _}) -> undefined.
