@@ -1,0 +1,101 @@
+%% SPDX-License-Identifier: Apache-2.0
+%% @doc The front door of erlane_prof: looks into a node, this one or another one that needs to
+%% have nothing of erlane.
+%%
+%%     {ok, Probe} = erlane_prof:attach(Node, #{procs => 20, lanes => {erlane_socket, stats}}),
+%%     {ok, Before} = erlane_prof:sample(Probe),
+%%     {ok, After} = erlane_prof:sample(Probe),
+%%     #{schedulers := _, lanes := _, procs := _} = erlane_prof:view(Before, After)
+%%
+%% A sample is what the VM counts, a view is what happened between two samples, a second.
+-module(erlane_prof).
+
+-export([connect/2, attach/2, detach/1, sample/1, sample/2, process/2, view/2, format_error/1]).
+
+-export_type([probe/0, options/0, sample/0, view/0, error/0]).
+
+-opaque probe() :: {?MODULE, node(), pid()}.
+-type options() :: #{lanes => {module(), atom()} | none, procs => non_neg_integer(),
+                     sort => reds | memory | mailbox, threads => boolean(),
+                     ship => beam | forms}.
+-type sample() :: erlane_prof_probe:sample().
+-type view() :: erlane_prof_view:view().
+-type error() :: erlane_prof_attach:error().
+
+-define(ANSWER_MS, 5000).
+
+%% @doc Makes sure that we are connected to a node. If this VM is no node yet, it becomes a
+%% hidden one that nobody can connect to, with a random name; names are long ones if the node's
+%% host has a dot in it. `cookie' is that of the node, if it is not our own.
+-spec connect(node(), #{cookie => atom()}) -> ok | {error, error()}.
+connect(Node, Options) ->
+    erlane_prof_attach:connect(Node, Options).
+
+%% @doc Brings a probe to a node. It ends with the calling process, or by {@link detach/1}, and
+%% leaves nothing.
+%%
+%% `lanes' names a function without arguments that returns a list of maps; it is called if its
+%% module is loaded there. `procs' (0) is how many processes a sample has, `sort' (`reds') what
+%% they are foremost in. `threads => false' leaves out the CPU times of the VM's threads. `ship'
+%% is how the probe travels: as code, and if that does not load as source (`beam'), or as source
+%% (`forms').
+-spec attach(node(), options()) -> {ok, probe()} | {error, error()}.
+attach(Node, Options) ->
+    case erlane_prof_attach:attach(Node, Options) of
+        {ok, Worker} -> {ok, {?MODULE, Node, Worker}};
+        Error -> Error
+    end.
+
+%% @doc Ends a probe. What it changed is as before when its node has cleaned up, which nobody
+%% waits for.
+-spec detach(probe()) -> ok.
+detach({?MODULE, _Node, _Worker} = Probe) ->
+    _ = ask(Probe, stop),
+    ok.
+
+%% @doc One sample. Rates of processes and `util' need a sample before.
+-spec sample(probe()) -> {ok, sample()} | {error, error()}.
+sample(Probe) ->
+    sample(Probe, #{}).
+
+%% @doc One sample with another order or number of processes.
+-spec sample(probe(), #{procs => non_neg_integer(), sort => reds | memory | mailbox}) ->
+          {ok, sample()} | {error, error()}.
+sample(Probe, Request) ->
+    case ask(Probe, {sample, Request}) of
+        {ok, Sample} when is_map(Sample) -> {ok, Sample};
+        {error, Reason} -> {error, Reason}
+    end.
+
+%% @doc What can be told of one process of the probe's node: stack, links, sizes. `timeout' if
+%% it does not answer, for instance because it runs native code.
+-spec process(probe(), pid()) -> {ok, map()} | {error, ended | error()}.
+process(Probe, Pid) ->
+    case ask(Probe, {process, Pid}) of
+        {ok, Answer} -> Answer;
+        {error, Reason} -> {error, Reason}
+    end.
+
+%% @doc What happened between two samples of one probe.
+-spec view(Before :: sample(), After :: sample()) -> view().
+view(Before, After) ->
+    erlane_prof_view:view(Before, After).
+
+%% @doc An error as a sentence.
+-spec format_error(error() | ended) -> string().
+format_error(Reason) ->
+    erlane_prof_attach:format_error(Reason).
+
+%% The alias goes with the monitor: an answer that comes too late is dropped.
+ask({?MODULE, Node, Worker}, Request) ->
+    Ref = monitor(process, Worker, [{alias, reply_demonitor}]),
+    Worker ! {Request, Ref},
+    receive
+        {Ref, Answer} -> {ok, Answer};
+        {'DOWN', Ref, process, Worker, Reason} -> {error, {gone, Node, Reason}}
+    after ?ANSWER_MS ->
+        demonitor(Ref, [flush]),
+        receive {Ref, Answer} -> {ok, Answer}
+        after 0 -> {error, {timeout, Node}}
+        end
+    end.
