@@ -7,7 +7,8 @@
 -export([all/0, init_per_testcase/2, end_per_testcase/2]).
 -export([beyond_31_bits/1, long_names_stay_apart/1, updates_fill_no_mailbox/1,
          creation_at_once_is_one_series/1, deletion_crashes_no_observer/1,
-         updates_revive_nothing/1, nothing_grows_unscraped/1, pass_gives_way/1, declaring_reads_no_series/1,
+         updates_revive_nothing/1, nothing_grows_unscraped/1, pass_gives_way/1,
+         declaring_reads_no_series/1,
          schedulers_of_any_number/1, lost_by_nobody/1, registry_crash_is_survived/1,
          registry_crash_half_way/1, registry_crash_under_creation/1, restart_of_the_app/1]).
 %% called by a VM of its own

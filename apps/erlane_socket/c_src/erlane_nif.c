@@ -146,7 +146,8 @@ static void make_atoms(ErlNifEnv *env)
     A(to_a, "to_a"), A(to_b, "to_b"), A(ms, "ms"), A(normal, "normal"), A(reset, "reset");
     A(idle, "idle"), A(half_close, "half_close"), A(busy, "busy"), A(pending, "pending");
     A(not_owner, "not_owner"), A(badarg, "badarg"), A(enotconn, "enotconn");
-    A(ealready, "ealready"), A(enomem, "enomem"), A(follow, "follow"), A(elsewhere, "elsewhere"), A(idle_ms, "idle_ms");
+    A(ealready, "ealready"), A(enomem, "enomem"), A(follow, "follow"), A(idle_ms, "idle_ms");
+    A(elsewhere, "elsewhere");
     A(stale, "stale"), A(http, "http"), A(ssl_tls, "ssl_tls"), A(sleep, "sleep");
     A(infinity, "infinity"), A(flush, "flush"), A(stop, "stop"), A(no_lane, "no_lane");
     A(keep, "keep");

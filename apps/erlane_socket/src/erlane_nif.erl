@@ -147,7 +147,8 @@ need(_Ref, _Version, _Size, _Active) -> erlang:nif_error(not_loaded).
 fail(_Ref, _Version, _Active) -> erlang:nif_error(not_loaded).
 -spec unrecv(ref(), iodata()) -> ok | posix().
 unrecv(_Ref, _Data) -> erlang:nif_error(not_loaded).
--spec active(ref(), true | false | once | integer()) -> ok | ready | follow | {error, einval}.
+-spec active(ref(), true | false | once | integer()) ->
+    ok | ready | follow | elsewhere | {error, einval}.
 active(_Ref, _Active) -> erlang:nif_error(not_loaded).
 -spec close(ref()) -> ok | {wait, ticket(), non_neg_integer()}.
 close(_Ref) -> erlang:nif_error(not_loaded).
