@@ -3,17 +3,22 @@
 -module(bench_SUITE).
 
 -export([all/0, suite/0]).
--export([echo/1, http/1, short/1, proxy/1, latency/1, idle/1, metrics/1, scrape/1, wrong_names/1]).
+-export([echo/1, http/1, short/1, server/1, server_idle/1, proxy/1, latency/1, idle/1, metrics/1,
+         scrape/1, wrong_names/1]).
 
 -include_lib("stdlib/include/assert.hrl").
 
 suite() -> [{timetrap, {minutes, 3}}].
 
-all() -> [echo, http, short, proxy, latency, idle, metrics, scrape, wrong_names].
+all() ->
+    [echo, http, short, server, server_idle, proxy, latency, idle, metrics, scrape, wrong_names].
 
 echo(_) -> quick("echo", ["gen_tcp", "erlane"]).
 http(_) -> quick("http", ["gen_tcp", "erlane", "c-epoll"]).
 short(_) -> quick("short", ["gen_tcp", "erlane", "c-epoll"]).
+server(_) ->
+    quick("server", ["gen_tcp", "erlane-http", "erlane-http-gen_tcp", "c-epoll", "mochiweb"]).
+server_idle(_) -> quick("server-idle", ["erlane-http", "erlane-http-gen_tcp", "mochiweb"]).
 proxy(_) -> quick("proxy", ["gen_tcp", "relay", "haproxy"]).
 latency(_) -> quick("latency", ["gen_tcp", "erlane"]).
 idle(_) -> quick("idle", ["gen_tcp", "erlane"]).

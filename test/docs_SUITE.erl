@@ -6,9 +6,11 @@
 -module(docs_SUITE).
 
 -export([all/0, init_per_suite/1, end_per_suite/1]).
--export([finds_blocks/1, names_the_failing_block/1, documentation_runs/1]).
+-export([finds_blocks/1, names_the_failing_block/1, documentation_runs/1, tables_of_options/1]).
 
-all() -> [finds_blocks, names_the_failing_block, documentation_runs].
+-include_lib("stdlib/include/assert.hrl").
+
+all() -> [finds_blocks, names_the_failing_block, documentation_runs, tables_of_options].
 
 %% Common Test works somewhere below the root of the tree, in its directory of logs.
 init_per_suite(Config) ->
@@ -49,6 +51,33 @@ documentation_runs(Config) ->
               || {File, Blocks} <- Files, {error, Line, Why} <- [isolated(Blocks)]],
     [ct:pal("~ts:~b: ~tp", [File, Line, Why]) || {File, Line, Why} <- Failed],
     [] = Failed.
+
+%% A table after `<!-- defaults MODULE -->' has the options and values of MODULE:defaults().
+tables_of_options(Config) ->
+    Root = proplists:get_value(root, Config),
+    Tables = [{File, Module, Table}
+              || File <- files(Root), {ok, Text} <- [file:read_file(File)],
+                 [Module, Table] <- tables(Text)],
+    ?assertNotEqual([], Tables),
+    [?assertEqual({File, lists:sort(maps:to_list((binary_to_atom(Module)):defaults()))},
+                  {File, lists:sort(rows(Table))})
+     || {File, Module, Table} <- Tables].
+
+tables(Text) ->
+    case re:run(Text, "^<!-- defaults (\\w+) -->\\n+((?:\\|.*\\n)+)",
+                [global, multiline, {capture, all_but_first, binary}]) of
+        {match, Found} -> Found;
+        nomatch -> []
+    end.
+
+rows(Table) ->
+    {match, Rows} = re:run(Table, "^\\| `(\\w+)` \\| `([^`]+)` \\|",
+                           [global, multiline, {capture, all_but_first, list}]),
+    [begin
+         {ok, Tokens, _} = erl_scan:string(Value ++ "."),
+         {ok, Term} = erl_parse:parse_term(Tokens),
+         {list_to_atom(Key), Term}
+     end || [Key, Value] <- Rows].
 
 files(Root) ->
     lists:append([filelib:wildcard(Root ++ "/" ++ Pattern)

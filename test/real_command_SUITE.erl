@@ -137,6 +137,11 @@ demo(_Config) ->
     ok = gen_tcp:send(Client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
     {ok, <<"HTTP/1.1 200 OK\r\n", _/binary>>} = gen_tcp:recv(Client, 0, ?WAIT_MS),
     ok = gen_tcp:close(Client),
+    %% The page is there, and sees the traffic of the demo.
+    {match, [Page]} = re:run(real_os:output(Demo), "open +http://127.0.0.1:(\\d+)/",
+                             [{capture, all_but_first, list}]),
+    Metrics = os:cmd("curl -s http://127.0.0.1:" ++ Page ++ "/metrics"),
+    ?assertMatch({match, _}, re:run(Metrics, "erlane_lane_[a-z_]+(_total)?\\{lane=\"1\"\\} [1-9]")),
     ok = real_os:signal(Demo, "TERM"),
     ?assertEqual(0, real_os:wait_exit(Demo)).
 

@@ -29,6 +29,8 @@ scenarios() ->
       "proxy" => "messages through a proxy and back",
       "latency" => "time to answer at a fixed offered load, with and without busy processes",
       "idle" => "memory and system calls of connections that do nothing",
+      "server" => "hello of whole HTTP servers, connections kept alive and not",
+      "server-idle" => "memory of kept connections of whole HTTP servers",
       "echo" => "system calls for one echo",
       "metrics" => "one update of a counter or histogram",
       "scrape" => "pauses of the schedulers while many series are written out"}.
@@ -40,8 +42,8 @@ help() ->
     "  --rounds N          rounds of each contestant; the first is left out (9)\n"
     "  --round-ms N        length of a round (1000; latency 2000; metrics 300; idle: without\n"
     "                      traffic 10000)\n"
-    "  --connections N,..  numbers of connections (1,100,1000; short 100; latency, echo 1,100;\n"
-    "                      idle 20000)\n"
+    "  --connections N,..  numbers of connections (1,100,1000; short, server 100; latency,\n"
+    "                      echo 1,100; idle 20000; server-idle 10000)\n"
     "  --payload N,..      proxy: sizes of messages in bytes (100,4096,65536)\n"
     "  --series N,..       scrape: numbers of series (10000,100000)\n"
     "  --rate N            latency: requests a second (200 a connection, at most 5000)\n"
@@ -51,8 +53,8 @@ help() ->
     "  --save-as NAME      the same under another name\n".
 
 list() ->
-    io:put_chars([[[string:pad(Name, 10), What, $\n],
-                   [["    ", string:pad(C, 18), erlane_bench_contestant:title(C), $\n]
+    io:put_chars([[[string:pad(Name, 12), What, $\n],
+                   [["    ", string:pad(C, 20), erlane_bench_contestant:title(C), $\n]
                     || C <- erlane_bench_contestant:names(Name)]]
                   || {Name, What} <- lists:sort(maps:to_list(scenarios()))]),
     io:put_chars("\nerlane bench --help tells the options.\n").
@@ -134,6 +136,8 @@ defaults(Scenario) ->
                  only => erlane_bench_contestant:names(Scenario)},
                case Scenario of
                    "short" -> #{connections => [100]};
+                   "server" -> #{connections => [100]};
+                   "server-idle" -> #{connections => [10000]};
                    "latency" -> #{connections => [1, 100], round_ms => 2000};
                    "echo" -> #{connections => [1, 100]};
                    "idle" -> #{connections => [20000]};
@@ -143,9 +147,13 @@ defaults(Scenario) ->
 
 quick(Scenario) ->
     Few = ["gen_tcp", "erlane", "relay", "c-epoll", "counters", "ets", "counter", "histogram",
-           "none", "text"],
+           "none", "text", "erlane-http"],
     #{rounds => 1, round_ms => 200, payload => [100], idle_ms => 1000, series => [1000],
-      connections => case Scenario of "idle" -> [200]; _ -> [10] end,
+      connections => case Scenario of
+                         "idle" -> [200];
+                         "server-idle" -> [200];
+                         _ -> [10]
+                     end,
       only => [N || N <- erlane_bench_contestant:names(Scenario), lists:member(N, Few)]}.
 
 %%
@@ -186,6 +194,7 @@ load_or_fail(_, Config) ->
 result(Scenario, Settings, Args, #{root := Root} = Config) ->
     Module = case Scenario of
                  "idle" -> erlane_bench_lab;
+                 "server-idle" -> erlane_bench_lab;
                  "echo" -> erlane_bench_lab;
                  "metrics" -> erlane_bench_metrics;
                  "scrape" -> erlane_bench_scrape;

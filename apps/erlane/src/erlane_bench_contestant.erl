@@ -30,6 +30,11 @@ names("short") ->
 names("proxy") ->
     ["gen_tcp", "socket", "erlane", "relay", "c-epoll", "c-uring", "nginx", "haproxy",
      "gen_tcp-defaults", "socket-defaults"];
+names("server") ->
+    ["gen_tcp", "erlane-http", "erlane-http-gen_tcp", "c-epoll", "nginx", "cowboy",
+     "cowboy-erlane", "mochiweb", "yaws", "node", "go"];
+names("server-idle") ->
+    ["erlane-http", "erlane-http-gen_tcp", "cowboy", "cowboy-erlane", "mochiweb", "yaws"];
 names("scrape") ->
     ["none", "text", "openmetrics", "protobuf", "text-gzip"];
 names("metrics") ->
@@ -47,6 +52,14 @@ title("c-epoll") -> "C, epoll, one thread (the floor)";
 title("c-uring") -> "C, io_uring, one thread";
 title("nginx") -> "nginx, one worker";
 title("haproxy") -> "HAProxy, mode tcp, one thread";
+title("erlane-http") -> "erlane_http over erlane sockets, one scheduler, no busy wait";
+title("erlane-http-gen_tcp") -> "erlane_http over the sockets of the VM, same flags";
+title("cowboy") -> "Cowboy, same flags";
+title("cowboy-erlane") -> "Cowboy over erlane sockets, same flags";
+title("mochiweb") -> "mochiweb, same flags";
+title("yaws") -> "Yaws in embedded mode, same flags";
+title("node") -> "http of Node.js";
+title("go") -> "net/http of Go";
 title("counters") -> "counters:add/3 with write_concurrency (the floor)";
 title("atomics") -> "atomics:add/3: one cell for all writers";
 title("none") -> "no scrape: what the machine and the writers do by themselves";
@@ -93,17 +106,31 @@ start("haproxy", proxy, Config) ->
                        fun(File, _Dir) -> ["-db", "-q", "-f", File] end)
     end;
 start(Name, Kind, Config) ->
-    {Backend, Flags} = case string:split(Name, "-") of
-                           [B, "defaults"] -> {B, []};
-                           [B] -> {B, ?TUNED}
-                       end,
-    Paths = lists:usort([filename:dirname(File) || M <- [?MODULE, erlane_socket],
-                                                   File <- [code:which(M)], is_list(File)]),
+    case erlane_bench_web:find(Name, Config) of
+        {erl, Paths, Args} ->
+            erl(Name, ?TUNED, Paths, ["erlane_bench_web", "start", "-extra" | Args], Config);
+        {program, Exe, Args} ->
+            announced(Name, run(Exe, Args, Config));
+        unknown ->
+            {Backend, Flags} = case string:split(Name, "-") of
+                                   [B, "defaults"] -> {B, []};
+                                   [B] -> {B, ?TUNED}
+                               end,
+            Args = ["erlane_bench_server", "start", "-extra", atom_to_list(Kind), Backend,
+                    integer_to_list(maps:get(buffer, Config, 0)), upstream(Config)],
+            erl(Name, Flags, [], Args, Config);
+        Why ->
+            Why
+    end.
+
+%% A VM with what this one is made of and some libraries more.
+erl(Name, Flags, Libraries, Start, Config) ->
+    Apps = [?MODULE, erlane_socket, erlane_metrics, erlane_http],
+    Paths = lists:usort([filename:dirname(File) || M <- Apps, File <- [code:which(M)],
+                                                   is_list(File)]) ++ Libraries,
     Args = Flags ++ ["+P", "1048576", "-noshell", "-boot", "no_dot_erlang", "-pa"] ++ Paths ++
-        ["-s", "erlane_bench_server", "start", "-extra", atom_to_list(Kind), Backend,
-         integer_to_list(maps:get(buffer, Config, 0)), upstream(Config)],
-    Erl = filename:join([code:root_dir(), "bin", "erl"]),
-    announced(Name, run(Erl, Args, Config)).
+        ["-s" | Start],
+    announced(Name, run(filename:join([code:root_dir(), "bin", "erl"]), Args, Config)).
 
 upstream(Config) -> integer_to_list(maps:get(upstream, Config, 0)).
 
@@ -193,7 +220,8 @@ version("folsom-" ++ _, _Root) ->
         undefined -> <<>>
     end;
 version(Ours, Root) when Ours =:= "erlane"; Ours =:= "relay"; Ours =:= "counter";
-                         Ours =:= "histogram" ->
+                         Ours =:= "histogram"; Ours =:= "erlane-http";
+                         Ours =:= "erlane-http-gen_tcp" ->
     _ = application:load(erlane),
     Version = case application:get_key(erlane, vsn) of
                   {ok, Text} -> Text;
@@ -204,8 +232,13 @@ version(Ours, Root) when Ours =:= "erlane"; Ours =:= "relay"; Ours =:= "counter"
                  Id -> <<" ", Id/binary>>
              end,
     iolist_to_binary(["erlane ", Version, Commit, ", ", otp()]);
-version(_Stock, _Root) ->
-    otp().
+version(Name, _Root) ->
+    case erlane_bench_web:version(Name) of
+        unknown -> otp();
+        {library, <<>>} -> <<>>;
+        {library, Version} -> <<Version/binary, ", ", (otp())/binary>>;
+        Version -> Version
+    end.
 
 otp() ->
     Release = erlang:system_info(otp_release),

@@ -12,6 +12,10 @@
 -define(SPARE_FILES, 200).
 -define(ECHOES, 2000).
 -define(SETTLE_MS, 500).
+-define(LOOK_MS, 250).
+-define(MAX_LOOKS, 160).
+%% A server may have so many processes ready that wait for connections.
+-define(POOL, 64).
 
 %% @doc Measures all cases of `idle' or `echo'. A case is `#{title, rows}', a row has one round.
 -spec run(Scenario :: string(), Settings :: map(), erlane_bench_contestant:config()) -> [map()].
@@ -23,6 +27,12 @@ run("idle", #{only := Names} = Settings, Config) ->
                 || Name <- Names]},
      #{title => text("~b open connections, ~b s without traffic", [Watched, Ms div 1000]),
        rows => [row(Name, http, Config, fun(R) -> silence(R, Watched, Ms, Config) end)
+                || Name <- Names]}];
+run("server-idle", #{only := Names} = Settings, Config) ->
+    {Held, _} = idle_sizes(Settings),
+    #{idle_ms := Ms} = Settings,
+    [#{title => text("~b idle connections, each answered once", [Held]),
+       rows => [row(Name, http, Config, fun(R) -> resting(R, Held, Ms div 2, Config) end)
                 || Name <- Names]}];
 run("echo", #{only := Names, connections := Conns}, Config) ->
     [#{title => text("~b bytes back and forth on ~b connection(s), system calls per echo",
@@ -73,6 +83,46 @@ memory(#{program := Server} = Running, N, Config) ->
                       {ok, #{memory_bytes => (After - Before) / N,
                              rss_bytes => (RssAfter - Rss) / N, connections => N}}
               end).
+
+%% A server may make an idle connection smaller some seconds after its last request: memory is
+%% taken when it has not changed for so long.
+resting(#{program := Server, port := Port} = Running, N, Ms, Config) ->
+    case erlane_bench_web:check(Port) of
+        ok ->
+            Looks = max(1, Ms div ?LOOK_MS),
+            Before = steady(Server, Looks),
+            Processes = ask(Server, "processes"),
+            Rss = erlane_bench_os:rss_bytes(Server),
+            with_load(Running, "hold", ["-c", integer_to_list(N)], <<"{\"connected\":">>, Config,
+                      fun(_Load) ->
+                              case at_least(Server, Processes + N - min(N div 2, ?POOL)) of
+                                  ok -> rested(Server, Looks, Before, Rss, N);
+                                  timeout -> {error, <<"accepts too slowly">>}
+                              end
+                      end);
+        Error ->
+            Error
+    end.
+
+rested(Server, Looks, Before, RssBefore, N) ->
+    After = steady(Server, Looks),
+    Rss = erlane_bench_os:rss_bytes(Server),
+    {ok, #{memory_bytes => (After - Before) / N, rss_bytes => (Rss - RssBefore) / N,
+           connections => N}}.
+
+steady(Server, Looks) ->
+    steady(Server, ask(Server, "memory"), Looks, Looks, ?MAX_LOOKS).
+
+steady(_Server, Bytes, Left, _Looks, Tries) when Left =:= 0; Tries =:= 0 ->
+    Bytes;
+steady(Server, Bytes, Left, Looks, Tries) ->
+    timer:sleep(?LOOK_MS),
+    case ask(Server, "memory") of
+        Now when abs(Now - Bytes) * 1000 =< Bytes ->
+            steady(Server, Bytes, Left - 1, Looks, Tries - 1);
+        Now ->
+            steady(Server, Now, Looks, Looks, Tries - 1)
+    end.
 
 silence(#{program := Server} = Running, N, Ms, Config) ->
     Processes = ask(Server, "processes"),

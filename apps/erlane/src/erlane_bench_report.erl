@@ -51,6 +51,13 @@ about("idle") ->
     "memory divided by connections, and system calls of the whole VM. Ticks are apart: the kernel "
     "application has a timer of an hour, for which a VM with or without sockets wakes once in 13 "
     "seconds or so.";
+about("server") ->
+    "CPU time of the server for each request, one core; all answer with the same body, and each "
+    "with the header fields it has by itself. Median of the rounds, the first left out; a ratio "
+    "is the median of the ratios within each round.";
+about("server-idle") ->
+    "What a kept connection costs that was answered once: growth of `erlang:memory(total)` and of "
+    "resident memory divided by connections, when the server uses no CPU time any more.";
 about("echo") ->
     "System calls of the whole VM under strace, divided by the number of echoes. strace slows the "
     "server down, so that it finds less to do at each turn than at full speed.";
@@ -72,7 +79,7 @@ columns("latency") ->
     [{"p50 us", p50_us, median, 0}, {"p99 us", p99_us, median, 0}, {"least p99", p99_us, min, 0},
      {"max us", max_us, median, 0}, {"us CPU/request", cpu_us, median, 2},
      {"requests/s", rps, median, 0}];
-columns("idle") ->
+columns(Idle) when Idle =:= "idle"; Idle =:= "server-idle" ->
     [{"bytes/connection", memory_bytes, median, 0}, {"resident bytes", rss_bytes, median, 0},
      {"system calls", syscalls, median, 0}, {"ticks of the VM", ticks, median, 0}];
 columns("echo") ->
@@ -91,6 +98,7 @@ columns(_) ->
 %% What is compared; always less is better.
 main_metric("latency") -> p99_us;
 main_metric("idle") -> memory_bytes;
+main_metric("server-idle") -> memory_bytes;
 main_metric("echo") -> syscalls;
 main_metric("metrics") -> ns;
 main_metric("scrape") -> pause_ms;
@@ -124,7 +132,8 @@ kept(#{rounds := Rounds}) -> Rounds.
 
 %% Those of ours that were measured: each is a column of ratios.
 subjects(Metric, Rows) ->
-    [{Name, kept(Row)} || Wanted <- [<<"erlane">>, <<"relay">>, <<"counter">>, <<"histogram">>],
+    [{Name, kept(Row)} || Wanted <- [<<"erlane">>, <<"relay">>, <<"counter">>, <<"histogram">>,
+                                       <<"erlane-http">>, <<"cowboy-erlane">>],
                           #{name := Name} = Row <- Rows, Name =:= Wanted,
                           lists:any(fun(R) -> is_map_key(Metric, R) end, kept(Row))].
 

@@ -28,6 +28,14 @@ groups("http", #{connections := Conns}) ->
     [#{kind => http, cases => [http_case("http", N) || N <- Conns]}];
 groups("short", #{connections := Conns}) ->
     [#{kind => http, cases => [http_case("short", N) || N <- Conns]}];
+groups("server", #{connections := Conns}) ->
+    %% Who keeps up with short connections is a question to four of them.
+    Few = ["gen_tcp", "erlane-http", "c-epoll", "nginx"],
+    Kept = [http_case("http", N) || N <- Conns],
+    Short = [(http_case("short", N))#{title => text("~ts, one for each request",
+                                                    [connections(N)]), among => Few}
+             || N <- Conns],
+    [#{kind => http, check => true, cases => Kept ++ Short}];
 groups("proxy", #{connections := Conns, payload := Payloads}) ->
     [#{kind => proxy, payload => Size,
        cases => [#{title => text("~b bytes, ~ts", [Size, connections(N)]), connections => N,
@@ -62,7 +70,8 @@ group(#{kind := Kind, cases := Cases} = Group, Names, Settings, Config) ->
     Upstream = upstream(Group, Config),
     Started = [{Name, start(Name, Kind, Config, Group, Upstream)} || Name <- Names],
     try
-        [one_case(Case, Started, Settings, Config) || Case <- Cases]
+        [one_case(Case, Started, Settings, Config)
+         || Case <- Cases, lists:any(fun(Name) -> takes_part(Name, Case) end, Names)]
     after
         _ = [erlane_bench_contestant:stop(Running) || {_, {ok, Running}} <- Started],
         _ = [erlane_bench_os:stop(Program) || {ok, Program, _} <- [Upstream]]
@@ -92,19 +101,35 @@ start(Name, Kind, Config, Group, Upstream) ->
                  #{payload := Size} when Size > 1460 -> ?LARGE_BUFFER;
                  _ -> 0
              end,
-    erlane_bench_contestant:start(Name, Kind, Config#{upstream => Port, buffer => Buffer}).
+    Started = erlane_bench_contestant:start(Name, Kind, Config#{upstream => Port,
+                                                                buffer => Buffer}),
+    checked(Started, Group).
+
+%% Servers that are written by others are compared when they say the same, and only then.
+checked({ok, #{port := Port} = Running} = Started, #{check := true}) ->
+    case erlane_bench_web:check(Port) of
+        ok -> Started;
+        {error, Why} ->
+            ok = erlane_bench_contestant:stop(Running),
+            {failed, Why}
+    end;
+checked(Started, _Group) ->
+    Started.
 
 one_case(#{title := Title, defaults := Defaults} = Case, Started, Settings, Config) ->
     progress("~ts~n", [Title]),
     #{rounds := Rounds, asked := Asked} = Settings,
     Runners = [connect(Name, Start, Case, Config)
-               || {Name, Start} <- Started,
+               || {Name, Start} <- Started, takes_part(Name, Case),
                   Defaults orelse Asked orelse string:find(Name, "-defaults") =:= nomatch],
     try
         #{title => Title, rows => [row(R) || R <- rounds(1, Rounds, Runners, Case, Settings)]}
     after
         _ = [erlane_bench_os:stop(Load) || #{load := Load} <- Runners]
     end.
+
+takes_part(Name, #{among := Names}) -> lists:member(Name, Names);
+takes_part(_, _) -> true.
 
 %% A runner that has a status other than ok takes part no more.
 connect(Name, {ok, Running}, #{mode := Mode, connections := N, extra := Extra}, Config) ->

@@ -46,15 +46,17 @@ round(Title, Name, Handles, Settings) ->
     Schedulers = lists:seq(1, erlang:system_info(schedulers_online)),
     Writers = [start(S, fun() -> write(Handles, S) end) || S <- Schedulers],
     Watchers = [start(S, fun() -> watch(erlang:monotonic_time(), 0) end) || S <- Schedulers],
-    {Pid, Monitor} = spawn_monitor(fun() -> exit({scraped, scrape(Name, Settings)}) end),
     _ = erlang:system_monitor(self(), [{long_schedule, 1}, {long_gc, 1}]),
-    Scraped = receive {'DOWN', Monitor, process, Pid, {scraped, Result}} -> Result end,
+    Self = self(),
+    Pid = spawn_link(fun() -> Self ! {scraped, self(), scrape(Name, Settings)} end),
+    Scraped = receive {scraped, Pid, Result} -> Result end,
     _ = erlang:system_monitor(undefined),
     Pauses = [pause(Watcher) || Watcher <- Watchers],
     lists:foreach(fun stop/1, Writers ++ Watchers),
     Scraped#{pause_ms => lists:max(Pauses), slice_ms => longest(Pid, 0)}.
 
-start(Scheduler, Fun) -> spawn_opt(Fun, [link, {scheduler, Scheduler}]).
+%% The VM knows the option `scheduler', its documentation and dialyzer do not.
+start(Scheduler, Fun) -> spawn_opt(Fun, [link, {list_to_atom("scheduler"), Scheduler}]).
 
 stop(Pid) ->
     Monitor = erlang:monitor(process, Pid),

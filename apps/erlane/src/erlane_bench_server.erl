@@ -14,7 +14,7 @@
 %% when standard input ends.
 -module(erlane_bench_server).
 
--export([start/0]).
+-export([start/0, commands/1]).
 
 -define(REPLY, <<"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\nHello world!">>).
 -define(CONNECT_MS, 5000).
@@ -77,6 +77,8 @@ kind("proxy", _) -> proxy.
 %% Standard input
 %%
 
+%% @doc Obeys the lines of standard input until it ends.
+-spec commands(Busy :: [pid()]) -> no_return().
 commands(Busy) ->
     case io:get_line("") of
         Line when is_list(Line) -> commands(command(string:lexemes(Line, " \n"), Busy));

@@ -31,11 +31,15 @@ main(Args) ->
     erlang:halt(Status).
 
 command(["proxy" | Args]) -> erlane_cli_proxy:run(Args);
+command(["serve" | Args]) -> erlane_cli_serve:run(Args);
 command(["demo" | Args]) -> erlane_cli_demo:run(Args);
+command(["top" | Args]) -> erlane_cli_top:run(Args);
 command(["bench" | Args]) -> erlane_bench:main(Args), 0;
 command(["help"]) -> io:put_chars(help()), 0;
 command(["help", "proxy"]) -> io:put_chars(erlane_cli_proxy:help()), 0;
+command(["help", "serve"]) -> io:put_chars(erlane_cli_serve:help()), 0;
 command(["help", "demo"]) -> io:put_chars(erlane_cli_demo:help()), 0;
+command(["help", "top"]) -> io:put_chars(erlane_cli_top:help()), 0;
 command(["help", "bench"]) -> command(["bench", "--help"]);
 command(["help", Other | _]) -> unknown(Other);
 command([Help]) when Help =:= "--help"; Help =:= "-h" -> command(["help"]);
@@ -59,7 +63,9 @@ help() ->
     "usage: erlane COMMAND [OPTION]...\n"
     "\n"
     "  proxy     relay TCP connections from one address to another\n"
+    "  serve     a directory, or a hello, over HTTP\n"
     "  demo      an HTTP upstream, the proxy before it and a short load; stays up\n"
+    "  top       look into a running node: schedulers, lanes, processes\n"
     "  bench     measure erlane against what else there is\n"
     "  help      this text, or that of a command: erlane help proxy\n"
     "  version   version of erlane and of the VM\n".

@@ -7,6 +7,7 @@
 -define(LISTENER, demo).
 -define(PROXY_PORT, 8080).
 -define(UPSTREAM_PORT, 8081).
+-define(PAGE_PORT, 8082).
 -define(TRIED_PORTS, 20).
 -define(CLIENTS, 100).
 -define(LOAD_MS, 3000).
@@ -22,9 +23,9 @@ help() ->
       "  --ms MS       how long it runs (~b)\n"
       "  --once        end after the load instead of staying up\n"
       "\n"
-      "Everything listens on 127.0.0.1: the proxy on port ~b, its upstream on ~b, or the\n"
-      "next port that is free.\n",
-      [?CLIENTS, ?LOAD_MS, ?PROXY_PORT, ?UPSTREAM_PORT]).
+      "Everything listens on 127.0.0.1: the proxy on port ~b, its upstream on ~b, the live\n"
+      "page on ~b, or the next port that is free.\n",
+      [?CLIENTS, ?LOAD_MS, ?PROXY_PORT, ?UPSTREAM_PORT, ?PAGE_PORT]).
 
 options() ->
     #{"--clients" => {clients, {integer, 1, 10000}},
@@ -48,16 +49,20 @@ run(Args) ->
 demo(#{clients := Clients, ms := Ms, once := Once}) ->
     ok = erlane_cli_signal:install(self()),
     {ok, _} = application:ensure_all_started(erlane_proxy),
+    {ok, _} = application:ensure_all_started(erlane_dash),
     Upstream = free_port("upstream", ?UPSTREAM_PORT, fun upstream/1),
     Proxy = free_port("proxy", ?PROXY_PORT, fun(Port) -> proxy(Port, Upstream) end),
+    Page = free_port("page", ?PAGE_PORT, fun page/1),
     io:format("upstream  http://127.0.0.1:~b/  (hello over HTTP, on erlane)~n"
-              "proxy     http://127.0.0.1:~b/  (relays to the upstream inside the lanes)~n~n"
+              "proxy     http://127.0.0.1:~b/  (relays to the upstream inside the lanes)~n"
+              "page      http://127.0.0.1:~b/  (lanes, schedulers, memory, metrics, live)~n~n"
               "load      ~b keep-alive connections through the proxy for ~.1f s ...~n",
-              [Upstream, Proxy, Clients, Ms / 1000]),
+              [Upstream, Proxy, Page, Clients, Ms / 1000]),
     Before = erlane_socket:stats(),
     Result = erlane_demo_load:run(Proxy, Clients, Ms),
     measured(Result, Before, erlane_socket:stats()),
-    after_load(Result, Once, Proxy),
+    after_load(Result, Once, Proxy, Page),
+    _ = erlane_dash:stop(),
     _ = erlane_cli_proxy:stop([?LISTENER], ?DRAIN_MS),
     status(Result).
 
@@ -74,6 +79,19 @@ proxy(Port, Upstream) ->
         {error, {listen, {eaddrinuse, _}}} -> {error, eaddrinuse};
         {error, Reason} -> erlane_cli:fail("demo: ~ts", [erlane_proxy:format_error(Reason)])
     end.
+
+%% It samples now and then even if nobody looks, so that its charts show the load.
+page(Port) ->
+    case erlane_dash:start(#{port => Port, lanes => {erlane_socket, stats},
+                             proxies => fun proxies/0, history => 1000}) of
+        {ok, _} -> ok;
+        {error, eaddrinuse} -> {error, eaddrinuse};
+        {error, Reason} -> erlane_cli:fail("demo: ~ts", [erlane_dash:format_error(Reason)])
+    end.
+
+proxies() ->
+    [Info#{name => Name} || Name <- erlane_proxy:listeners(),
+                            {ok, Info} <- [erlane_proxy:info(Name)]].
 
 free_port(What, First, Start) ->
     free_port(What, First, First + ?TRIED_PORTS, Start).
@@ -109,12 +127,14 @@ lane({#{lane := Lane} = Before, #{lane := Lane} = After}) ->
               [Lane, Waits, Events, Events / max(1, Waits), Recv, Send, Again, Sleeps,
                Accepted, In / 1.0e6, Out / 1.0e6]).
 
-after_load(_Result, true, _Proxy) ->
+after_load(_Result, true, _Proxy, _Page) ->
     ok;
-after_load(_Result, false, Proxy) ->
-    io:format("~nstill up: try   curl http://127.0.0.1:~b/~n"
+after_load(_Result, false, Proxy, Page) ->
+    ok = erlane_demo_load:trickle(Proxy),
+    io:format("~nstill up, with a few requests a second: open   http://127.0.0.1:~b/~n"
+              "or try          curl http://127.0.0.1:~b/~n"
               "your own:       bin/erlane proxy --listen 127.0.0.1:9000 --to HOST:PORT~n"
-              "Ctrl-C stops.~n", [Proxy]),
+              "Ctrl-C stops.~n", [Page, Proxy]),
     erlane_cli_proxy:serve(?LISTENER, false).
 
 status(#{requests := N, errors := 0}) when N > 0 -> 0;

@@ -1,6 +1,7 @@
 %% SPDX-License-Identifier: Apache-2.0
-%% @doc The line of live figures: two samples in, text out. Pure but for {@link sample/1}.
+%% @doc The line of a proxy's live figures: two samples in, text out. Pure but for {@link sample/1}.
 -module(erlane_cli_live).
+-behaviour(erlane_cli_loop).
 
 -export([sample/1, line/2, active/2]).
 

@@ -4,9 +4,6 @@
 
 -export([run/1, help/0, serve/2, stop/2]).
 
-%% On a terminal the line is rewritten each second; otherwise one comes at most this often.
--define(TERMINAL_MS, 1000).
--define(PLAIN_MS, 10000).
 -define(DRAIN_MS, 10000).
 
 -define(LISTENER, proxy).
@@ -85,35 +82,14 @@ start_apps() ->
 
 %% @doc Shows the figures of a listener until a signal comes; `Quiet' shows none.
 -spec serve(erlane_proxy:name(), boolean()) -> ok.
-serve(_Name, true) ->
-    receive {signal, _} -> ok end;
-serve(Name, false) ->
-    %% bin/erlane knows whether standard output is a terminal; the VM, with -noinput, not.
-    Terminal = os:getenv("ERLANE_TTY") =:= "1",
-    show(Name, Terminal, erlane_cli_live:sample(Name)).
-
-show(Name, Terminal, Before) ->
-    Interval = case Terminal of
-                   true -> ?TERMINAL_MS;
-                   false -> ?PLAIN_MS
-               end,
-    receive
-        {signal, _} -> ok
-    after Interval ->
-        After = erlane_cli_live:sample(Name),
-        case {Terminal, erlane_cli_live:active(Before, After)} of
-            {true, _} -> io:format("\r\e[K~ts", [erlane_cli_live:line(Before, After)]);
-            {false, true} -> io:format("~ts~n", [erlane_cli_live:line(Before, After)]);
-            {false, false} -> ok
-        end,
-        show(Name, Terminal, After)
-    end.
+serve(Name, Quiet) ->
+    erlane_cli_loop:until_signal(erlane_cli_live, Name, Quiet).
 
 %% @doc Drains listeners side by side, prints the outcome of each; the result is the exit
 %% status.
 -spec stop([erlane_proxy:name()], non_neg_integer()) -> 0.
 stop(Names, DrainMs) ->
-    os:getenv("ERLANE_TTY") =:= "1" andalso io:nl(),
+    erlane_cli_loop:terminal() andalso io:nl(),
     Self = self(),
     [spawn_link(fun() -> Self ! {drained, Name, erlane_proxy:drain(Name, DrainMs)} end)
      || Name <- Names],

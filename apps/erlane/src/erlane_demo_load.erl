@@ -2,10 +2,12 @@
 %% @doc The load of the demo: keep-alive clients, each asking again as soon as it is answered.
 -module(erlane_demo_load).
 
--export([run/3]).
+-export([run/3, trickle/1]).
 
 -define(REQUEST, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").
 -define(ANSWER_MS, 5000).
+-define(TRICKLE_CLIENTS, 5).
+-define(TRICKLE_MS, 100).
 
 %% @doc Runs `Clients' connections to a loopback port for `Ms' milliseconds. Latencies are
 %% microseconds.
@@ -28,13 +30,39 @@ run(Port, Clients, Ms) ->
     #{requests => N, errors => length(Errors), per_second => N * 1000000 div Elapsed,
       p50 => percentile(Sorted, 50), p99 => percentile(Sorted, 99)}.
 
+%% @doc A few connections, each with a request now and then, as long as the caller lives: there
+%% is something to be seen.
+-spec trickle(inet:port_number()) -> ok.
+trickle(Port) ->
+    _ = [spawn_link(fun() -> drip(Port) end) || _ <- lists:seq(1, ?TRICKLE_CLIENTS)],
+    ok.
+
+%% Whatever a connection meets, the next one begins again.
+drip(Port) ->
+    _ = case connect(Port) of
+            {ok, Socket} -> drops(Socket);
+            Error -> Error
+        end,
+    receive after 10 * ?TRICKLE_MS -> drip(Port) end.
+
+drops(Socket) ->
+    receive after ?TRICKLE_MS -> ok end,
+    _ = gen_tcp:send(Socket, ?REQUEST),
+    case answer(Socket, <<>>) of
+        ok -> drops(Socket);
+        Error -> gen_tcp:close(Socket), Error
+    end.
+
 percentile({}, _) -> 0;
 percentile(Sorted, P) -> element(max(1, tuple_size(Sorted) * P div 100), Sorted).
 
+connect(Port) ->
+    gen_tcp:connect({127, 0, 0, 1}, Port,
+                    [{inet_backend, inet}, {tcp_module, erlane_tcp}, binary, {active, false},
+                     {nodelay, true}], ?ANSWER_MS).
+
 client(Port, Until) ->
-    case gen_tcp:connect({127, 0, 0, 1}, Port,
-                         [{inet_backend, inet}, {tcp_module, erlane_tcp}, binary,
-                          {active, false}, {nodelay, true}], ?ANSWER_MS) of
+    case connect(Port) of
         {ok, Socket} -> ask(Socket, Until, now_us(), []);
         {error, Reason} -> {[], {error, Reason}}
     end.
