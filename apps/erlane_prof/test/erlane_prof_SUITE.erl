@@ -194,7 +194,9 @@ native_call(_Config) ->
     until(fun() -> {ok, #{counts_late := false}} = erlane_prof:sample(Probe) end),
     ok = erlane_prof:detach(Probe),
     ?assert(lists:max([Us || {Us, _} <- Samples]) < 6000000, Samples),
-    ?assert(lists:member(late, [Answer || {_, Answer} <- Samples]), Samples).
+    %% The probe may itself have been in the queue of that scheduler: then it took as long.
+    ?assert(lists:any(fun({Us, Answer}) -> Answer =:= late orelse Us > 1000000 end, Samples),
+            Samples).
 
 until_ended(Probe, Samples) ->
     receive
