@@ -3,26 +3,17 @@
 -module(erlane_cli_serve_live).
 -behaviour(erlane_cli_loop).
 
--export([sample/1, line/2, active/2]).
+-export([sample/1, line/2]).
 
 -export_type([sample/0]).
 
--type sample() :: #{ms := integer(), info := erlane_http:info(),
-                    waits := non_neg_integer(), events := non_neg_integer()}.
+-type sample() :: erlane_cli_loop:figures(erlane_http:info()).
 
 %% @doc Reads everything a line needs.
 -spec sample(atom()) -> sample().
 sample(Name) ->
     Info = #{} = erlane_http:info(Name),
-    Lanes = erlane_socket:stats(),
-    #{ms => erlang:monotonic_time(millisecond), info => Info,
-      waits => lists:sum([N || #{waits := N} <- Lanes]),
-      events => lists:sum([N || #{events := N} <- Lanes])}.
-
-%% @doc Whether anything happened between two samples.
--spec active(sample(), sample()) -> boolean().
-active(#{info := Before}, #{info := After}) ->
-    Before =/= After.
+    erlane_cli_loop:figures(Info).
 
 %% @doc The figures, without a newline; `waits' are calls of epoll_wait, over all lanes.
 -spec line(sample(), sample()) -> iolist().
