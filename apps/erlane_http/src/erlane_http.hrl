@@ -7,6 +7,8 @@
 -record(srv, {name :: atom(),
               listen :: gen_tcp:socket(),
               handler :: module(),
+              %% Its handle/2, which need not be looked up by name for each request.
+              handle :: fun((term(), term()) -> term()),
               args :: term(),
               init = false :: boolean(),            % the handler exports init/2
               event = false :: boolean(),           % the handler exports event/3

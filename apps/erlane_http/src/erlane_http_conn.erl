@@ -100,10 +100,8 @@ first(#st{conn = Conn, srv = #srv{head_timeout = Timeout} = Srv} = St) ->
 %% Between requests. N is the number of the next one.
 %%
 
-wait(Since, N, #st{conn = #conn{transport = tcp, socket = Socket}} = St) ->
-    armed(inet:setopts(Socket, [{active, once}]), Since, N, St);
-wait(Since, N, #st{conn = #conn{socket = Socket}} = St) ->
-    armed(ssl:setopts(Socket, [{active, once}]), Since, N, St).
+wait(Since, N, #st{conn = Conn} = St) ->
+    armed(erlane_http_io:once(Conn), Since, N, St).
 
 armed(ok, Since, N, #st{tick = Tick, due = Due, srv = Srv} = St)
   when Tick =:= undefined; Since > Due ->
@@ -251,8 +249,8 @@ body({crashed, Class, Reason, Stack}, Req, _, N, Now, St) ->
 %% The handler and its answer
 %%
 
-call(Req, Rest, N, Now, #st{srv = #srv{handler = Module, args = Args}} = St) ->
-    try Module:handle(Req, Args) of
+call(Req, Rest, N, Now, #st{srv = #srv{handle = Handle, args = Args}} = St) ->
+    try Handle(Req, Args) of
         {Status, Headers, Body} when is_integer(Status) ->
             reply(Status, Headers, Body, Req, Rest, N, Now, St);
         Other ->

@@ -6,7 +6,7 @@
 %% `send_timeout', which is an option of the socket.
 -module(erlane_http_io).
 
--export([send/2, recv/2, sendfile/4, set_active/2, messages/1, socket/1]).
+-export([send/2, recv/2, sendfile/4, once/1, set_active/2, messages/1, socket/1]).
 -export([shutdown/1, linger/3, close/1, abort/1, peer/1]).
 
 -export_type([conn/0]).
@@ -18,9 +18,13 @@
 
 %% What a file is read by for TLS, and what sendfile of inet's driver is given at a time.
 -define(PIECE, 65536).
+%% A socket of a lane. The two calls that every request makes go past gen_tcp and inet, which would
+%% look up the same functions by their names each time.
+-define(LANE(Socket), {'$inet', erlane_tcp, _} = Socket).
 
 %% @doc Sends; waits while too much is queued.
 -spec send(conn(), iodata()) -> ok | error().
+send(#conn{socket = ?LANE(Socket)}, Data) -> erlane_tcp:send(Socket, Data);
 send(#conn{transport = tcp, socket = Socket}, Data) -> gen_tcp:send(Socket, Data);
 send(#conn{transport = ssl, socket = Socket}, Data) -> ssl:send(Socket, Data).
 
@@ -109,6 +113,12 @@ moved_on(Pid) -> Pid ! moved, ok.
 
 unwatch(none) -> ok;
 unwatch(Pid) -> Pid ! done, ok.
+
+%% @doc The next bytes come as a message; there must be none that were read already.
+-spec once(conn()) -> ok | {error, inet:posix()}.
+once(#conn{socket = ?LANE(Socket)}) -> erlane_tcp:setopts(Socket, [{active, once}]);
+once(#conn{transport = tcp, socket = Socket}) -> inet:setopts(Socket, [{active, once}]);
+once(#conn{transport = ssl, socket = Socket}) -> ssl:setopts(Socket, [{active, once}]).
 
 %% @doc `once': the next bytes come as a message {@link messages/1}; those that were read already
 %% come at once.

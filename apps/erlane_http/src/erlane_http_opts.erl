@@ -16,6 +16,7 @@
           socket => erlane | gen_tcp,
           socket_opts => [term()],                          % of gen_tcp, after ours
           backlog => pos_integer(),
+          defer_accept => boolean(),                        % accept when bytes have come
           tls => none | [term()],                           % ssl:tls_server_option()
           access_log => none | {erlane_http_log:format(),
                                 file:name_all() | fun((iodata()) -> term())},
@@ -46,14 +47,17 @@
 -define(MAX_SIZE, 16#7fffffffffffffff).
 %% A path of a Unix socket must fit sockaddr_un's 108 bytes with its final zero.
 -define(MAX_PATH, 107).
+%% Of Linux.
+-define(IPPROTO_TCP, 6).
+-define(TCP_DEFER_ACCEPT, 9).
 
 %% @doc The options that have a default, and it.
 -spec defaults() -> #{atom() => term()}.
 defaults() ->
     maps:merge(erlane_http_head:limits(),
                #{port => 0, ip => {127, 0, 0, 1}, socket => erlane, socket_opts => [],
-                 backlog => 1024, tls => none, access_log => none, connections => 65536,
-                 drain => 5000, max_body => 1048576, max_chunk_ext => 256,
+                 backlog => 1024, defer_accept => true, tls => none, access_log => none,
+                 connections => 65536, drain => 5000, max_body => 1048576, max_chunk_ext => 256,
                  max_requests => infinity, drain_bytes => 65536, tls_timeout => 10000,
                  head_timeout => 10000, idle_timeout => 60000, body_grace => 5000,
                  body_min_rate => 500, send_timeout => 30000, linger_timeout => 2000}).
@@ -99,6 +103,7 @@ value(ip, Ip) ->
 value(socket, Socket) when Socket =:= erlane; Socket =:= gen_tcp -> ok;
 value(socket_opts, List) when is_list(List) -> ok;
 value(backlog, N) -> between(N, 1, 65535);
+value(defer_accept, Bool) when is_boolean(Bool) -> ok;
 value(tls, none) -> ok;
 value(tls, List) when is_list(List) -> tls(List);
 value(access_log, none) -> ok;
@@ -144,9 +149,9 @@ tls(Options) ->
           {ok, gen_tcp:socket(), {inet:ip_address() | {local, binary()}, inet:port_number()}}
         | {error, inet:posix() | {socket_opts, term()}}.
 listen(#{ip := Ip, port := Port, socket := Kind, socket_opts := Own, backlog := Backlog,
-         send_timeout := Timeout}) ->
+         defer_accept := Defer, send_timeout := Timeout}) ->
     Common = [binary, {active, false}, {backlog, Backlog}, {send_timeout, Timeout},
-              {send_timeout_close, true} | Own],
+              {send_timeout_close, true} | defer(Defer, Ip) ++ Own],
     try gen_tcp:listen(port(Ip, Port), carrier(Kind, Ip) ++ address(Ip) ++ Common) of
         {ok, Socket} -> {ok, Socket, bound(Ip, Socket)};
         {error, Why} -> {error, Why}
@@ -165,6 +170,13 @@ port(_, Port) -> Port.
 address({local, Path}) -> [{ifaddr, {local, Path}}];
 address(Ip) -> [{ip, Ip}, {reuseaddr, true}, {nodelay, true}].
 
+%% TCP_DEFER_ACCEPT: in HTTP the client speaks first, so nothing is lost when the kernel keeps the
+%% connection until bytes have come, and its first read, its place in the poll set and a wake-up
+%% are saved. After a second, when the kernel asks the client again, it is accepted without bytes.
+defer(true, Ip) when element(1, Ip) =/= local ->
+    [{raw, ?IPPROTO_TCP, ?TCP_DEFER_ACCEPT, <<1:32/native>>}];
+defer(_, _) -> [].
+
 bound({local, Path}, _) -> {{local, iolist_to_binary(Path)}, 0};
 bound(_, Socket) ->
     {ok, Address} = inet:sockname(Socket),
@@ -175,7 +187,7 @@ bound(_, Socket) ->
           map()) -> #srv{}.
 srv(Name, Listen, Metrics, Log, #{handler := {Module, Args}, tls := Tls} = O) ->
     #srv{name = Name, listen = Listen, metrics = Metrics, log = Log, flags = atomics:new(1, []),
-         handler = Module, args = Args,
+         handler = Module, handle = fun Module:handle/2, args = Args,
          init = erlang:function_exported(Module, init, 2),
          event = erlang:function_exported(Module, event, 3),
          scheme = case Tls of none -> http; _ -> https end,
