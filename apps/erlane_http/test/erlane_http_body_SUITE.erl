@@ -6,7 +6,7 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, groups/0, init_per_suite/1, end_per_suite/1, init_per_group/2, end_per_group/2,
-         init_per_testcase/2, end_per_testcase/2]).
+         end_per_testcase/2]).
 -export([whole/1, pieces_on_the_wire/1, trailers/1, continue/1, continue_only_when_wanted/1,
          limit/1, own_limit/1, refused_at_once/1, in_pieces/1, in_pieces_small/1, read_timeout/1,
          other_process/1, read_after_the_end/1, unread_is_drained/1, unread_too_much/1,
@@ -32,20 +32,13 @@ groups() ->
              init_crashes, small_chunks_stay_small],
     [{erlane, [], Cases}, {gen_tcp, [], Cases}].
 
-init_per_suite(Config) ->
-    {ok, _} = application:ensure_all_started(erlane_http),
-    ok = logger:set_primary_config(level, critical), % crashes are wanted here
-    Config.
+init_per_suite(Config) -> erlane_http_ct:init_suite(Config).
 
-end_per_suite(_Config) ->
-    ok = logger:set_primary_config(level, notice),
-    application:stop(erlane_http).
+end_per_suite(Config) -> erlane_http_ct:end_suite(Config).
 
 init_per_group(Socket, Config) -> [{socket, Socket} | Config].
 
 end_per_group(_, _) -> ok.
-
-init_per_testcase(_, Config) -> Config.
 
 end_per_testcase(_, Config) -> erlane_http_ct:stop(Config).
 

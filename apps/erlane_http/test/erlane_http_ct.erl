@@ -8,6 +8,7 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([handle/2, init/2, event/3]).
+-export([init_suite/1, end_suite/1]).
 -export([start/2, start/3, stop/1, connect/1, connect/2, get/2, ask/2, send/2, answer/1, answer/2]).
 -export([rest/1, is_closed/1, until/1, connections/1, name/0]).
 
@@ -22,6 +23,19 @@ init(_, _) -> {ok, read}.
 
 event(Name, Data, #{event := Pid}) -> Pid ! {event, Name, Data}, ok;
 event(_, _, _) -> ok.
+
+%%% The suite
+
+%% @doc For init_per_suite/1.
+init_suite(Config) ->
+    {ok, _} = application:ensure_all_started(erlane_http),
+    ok = logger:set_primary_config(level, critical), % crashes are wanted here
+    Config.
+
+%% @doc For end_per_suite/1.
+end_suite(_Config) ->
+    ok = logger:set_primary_config(level, notice),
+    application:stop(erlane_http).
 
 %%% The server
 

@@ -22,14 +22,9 @@ groups() ->
              emptied_mailbox, crash_tells_no_secret],
     [{erlane, [], Cases}, {gen_tcp, [], Cases}].
 
-init_per_suite(Config) ->
-    {ok, _} = application:ensure_all_started(erlane_http),
-    ok = logger:set_primary_config(level, critical), % crashes are wanted here
-    Config.
+init_per_suite(Config) -> erlane_http_ct:init_suite(Config).
 
-end_per_suite(_Config) ->
-    ok = logger:set_primary_config(level, notice),
-    application:stop(erlane_http).
+end_per_suite(Config) -> erlane_http_ct:end_suite(Config).
 
 init_per_group(Socket, Config) -> [{socket, Socket} | Config].
 

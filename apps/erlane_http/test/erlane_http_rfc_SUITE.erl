@@ -8,7 +8,7 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, suite/0, groups/0, init_per_suite/1, end_per_suite/1, init_per_group/2,
-         end_per_group/2, init_per_testcase/2, end_per_testcase/2]).
+         end_per_group/2, end_per_testcase/2]).
 -export([request_line/1, target/1, host/1, fields/1, line_ends/1, length/1, chunked/1,
          trailers/1, expect/1, connection/1, answers/1, limits/1, small_limits/1,
          continue_when_wanted/1, continue_not_sent/1, body_too_late/1, requests_a_connection/1,
@@ -26,13 +26,9 @@ groups() ->
              pipelined_load, again_and_again, draining_is_told],
     [{erlane, Cases}, {stock, Cases}].
 
-init_per_suite(Config) ->
-    {ok, Started} = application:ensure_all_started(erlane_http),
-    [{started, Started} | Config].
+init_per_suite(Config) -> erlane_http_ct:init_suite(Config).
 
-end_per_suite(Config) ->
-    [ok = application:stop(A) || A <- lists:reverse(proplists:get_value(started, Config))],
-    ok.
+end_per_suite(Config) -> erlane_http_ct:end_suite(Config).
 
 init_per_group(erlane, Config) ->
     [{socket, erlane}, {hows, fun hows/1} | Config];
@@ -40,8 +36,6 @@ init_per_group(stock, Config) ->
     [{socket, gen_tcp}, {hows, fun(_) -> [whole] end} | Config].
 
 end_per_group(_Group, _Config) -> ok.
-
-init_per_testcase(_Case, Config) -> Config.
 
 end_per_testcase(Case, _Config) ->
     _ = erlane_http:stop(Case, #{drain => 0}),

@@ -6,7 +6,7 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, groups/0, init_per_suite/1, end_per_suite/1, init_per_group/2, end_per_group/2,
-         init_per_testcase/2, end_per_testcase/2]).
+         end_per_testcase/2]).
 -export([accessors/1, keep_alive/1, pipelining/1, old_version/1, close_is_said/1, head_only/1,
          no_body/1, own_fields/1, changing_answers/1, date_moves/1, stream/1,
          stream_of_known_length/1, stream_to_old_client/1, stream_without_a_piece/1, files/1,
@@ -27,20 +27,13 @@ groups() ->
              crash_before, crash_amid, bad_answers, mailbox_is_the_handlers],
     [{erlane, [], Cases}, {gen_tcp, [], Cases}].
 
-init_per_suite(Config) ->
-    {ok, _} = application:ensure_all_started(erlane_http),
-    ok = logger:set_primary_config(level, critical), % crashes are wanted here
-    Config.
+init_per_suite(Config) -> erlane_http_ct:init_suite(Config).
 
-end_per_suite(_Config) ->
-    ok = logger:set_primary_config(level, notice),
-    application:stop(erlane_http).
+end_per_suite(Config) -> erlane_http_ct:end_suite(Config).
 
 init_per_group(Socket, Config) -> [{socket, Socket} | Config].
 
 end_per_group(_, _) -> ok.
-
-init_per_testcase(_, Config) -> Config.
 
 end_per_testcase(_, Config) -> erlane_http_ct:stop(Config).
 

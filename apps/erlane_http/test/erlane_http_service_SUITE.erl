@@ -6,8 +6,9 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, groups/0, init_per_suite/1, end_per_suite/1, init_per_group/2, end_per_group/2,
-         init_per_testcase/2, end_per_testcase/2]).
--export([limit_is_exact/1, killed_connection_gives_its_place_back/1, many_connections/1,
+         end_per_testcase/2]).
+-export([limit_is_exact/1, accepted_with_bytes/1]).
+-export([killed_connection_gives_its_place_back/1, many_connections/1,
          requests_of_a_connection/1, idle_timeout/1, idle_is_small/1, head_timeout/1,
          reader_that_stops/1, file_to_a_reader_that_stops/1, answer_is_not_lost/1, drain_idle/1,
          drain_busy/1, drain_cuts/1, drained_port_is_free/1, own_supervisor/1,
@@ -24,31 +25,55 @@
 all() -> [{group, erlane}, {group, gen_tcp}, options, names, log_lines].
 
 groups() ->
-    Cases = [limit_is_exact, killed_connection_gives_its_place_back, many_connections,
+    Cases = [limit_is_exact, accepted_with_bytes,
+             killed_connection_gives_its_place_back, many_connections,
              requests_of_a_connection, idle_timeout, idle_is_small, head_timeout,
              reader_that_stops, file_to_a_reader_that_stops, answer_is_not_lost, drain_idle,
              drain_busy, drain_cuts, drained_port_is_free, own_supervisor, server_comes_back,
              acceptor_ends, unix_socket, ipv6, events, access_log, log_does_not_block, metrics],
     [{erlane, [], Cases}, {gen_tcp, [], Cases}].
 
-init_per_suite(Config) ->
-    {ok, _} = application:ensure_all_started(erlane_http),
-    ok = logger:set_primary_config(level, critical), % crashes are wanted here
-    Config.
+init_per_suite(Config) -> erlane_http_ct:init_suite(Config).
 
-end_per_suite(_Config) ->
-    ok = logger:set_primary_config(level, notice),
-    application:stop(erlane_http).
+end_per_suite(Config) -> erlane_http_ct:end_suite(Config).
 
 init_per_group(Socket, Config) -> [{socket, Socket} | Config].
 
 end_per_group(_, _) -> ok.
 
-init_per_testcase(_, Config) -> Config.
-
 end_per_testcase(_, Config) -> erlane_http_ct:stop(Config).
 
 %%% Limits
+
+%% A connection that sends nothing stays with the kernel for a second, unless that is switched off.
+accepted_with_bytes(Config) ->
+    lists:foreach(
+      fun({Options, N}) -> ?assertEqual(N, accepted_at_once(Config, Options, 5)) end,
+      [{#{}, 1}, {#{defer_accept => true}, 1}, {#{defer_accept => false}, 2}]).
+
+%% How many of two are accepted when the second, which alone has sent something, is answered.
+accepted_at_once(Config, Options, Tries) ->
+    Port = start(Config, fun(_) -> {200, [], <<>>} end, Options),
+    Count = fun() -> maps:get(accepted, erlane_http:info(erlane_http_ct:name())) end,
+    First = Count(), % a listener of this name may have been here before
+    Accepted = fun() -> Count() - First end,
+    Before = now_ms(),
+    Silent = connect(Port),
+    Late = connect(Port),
+    ?assertMatch({200, _, _}, get(Late, "/")),
+    %% An acceptor counts soon after, and the other one's may have been the silent one.
+    Enough = fun(2) -> true; (N) -> N =:= 1 andalso now_ms() - Before > 300 end,
+    ok = until(fun() -> Enough(Accepted()) end),
+    N = Accepted(),
+    Took = now_ms() - Before,
+    %% Then it is taken all the same, and served.
+    ok = until(fun() -> Accepted() =:= 2 end),
+    ?assertMatch({200, _, _}, get(Silent, "/")),
+    erlane_http_ct:stop(Config),
+    if
+        Took < 900 -> N;
+        Tries > 1 -> accepted_at_once(Config, Options, Tries - 1) % the machine stood still
+    end.
 
 %% At the limit nobody is accepted; who waits is served when a place is free.
 limit_is_exact(Config) ->
@@ -453,8 +478,9 @@ metrics(Config) ->
     {200, _, _} = get(Socket, "/"),
     {404, _, _} = get(Socket, "/404"),
     {200, _, _} = ask(Socket, "BREW / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc"),
-    %% A request is counted when its answer is out.
+    %% A request is counted when its answer is out, a connection when its acceptor has its turn.
     until(fun() -> maps:get(requests, erlane_http:info(Name)) =:= 4 end),
+    until(fun() -> maps:get(connections, erlane_http:info(Name)) =:= 1 end),
     ?assertMatch(#{connections := 1, accepted := 1, requests := 4, bad_requests := 0,
                    received_bytes := 134, sent_bytes := Sent} when Sent > 200,
                  erlane_http:info(Name)),
@@ -490,6 +516,7 @@ options(_Config) ->
              {ip, #{ip => {local, lists:duplicate(108, $x)}}}, {ip, #{ip => {local, ""}}},
              {socket, #{socket => ssl}}, {socket_opts, #{socket_opts => [{no, such}]}},
              {socket_opts, #{socket_opts => x}}, {backlog, #{backlog => 0}},
+             {defer_accept, #{defer_accept => 1}},
              {tls, #{tls => x}}, {tls, #{tls => [{versions, [nonsense]}]}},
              {access_log, #{access_log => {xml, "x"}}}, {connections, #{connections => 0}},
              {max_target, #{max_target => 0}}, {max_body, #{max_body => -1}},

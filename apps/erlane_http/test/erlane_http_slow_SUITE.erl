@@ -24,13 +24,9 @@ all() ->
      slow_body_in_pieces, endless, huge_chunks, never_reads_answers, never_reads_pipelined,
      many_slow, answer_amid_upload, connections_are_exact].
 
-init_per_suite(Config) ->
-    {ok, Started} = application:ensure_all_started(erlane_http),
-    [{started, Started} | Config].
+init_per_suite(Config) -> erlane_http_ct:init_suite(Config).
 
-end_per_suite(Config) ->
-    [ok = application:stop(A) || A <- lists:reverse(proplists:get_value(started, Config))],
-    ok.
+end_per_suite(Config) -> erlane_http_ct:end_suite(Config).
 
 init_per_testcase(_Case, Config) ->
     persistent_term:put({erlane_http_raw_handler, flood}, counters:new(1, [])),

@@ -20,13 +20,9 @@ groups() ->
              refused_bodies_are_not_requests, answers_stay_in_order],
     [{erlane, Cases}, {stock, Cases}].
 
-init_per_suite(Config) ->
-    {ok, Started} = application:ensure_all_started(erlane_http),
-    [{started, Started} | Config].
+init_per_suite(Config) -> erlane_http_ct:init_suite(Config).
 
-end_per_suite(Config) ->
-    [ok = application:stop(A) || A <- lists:reverse(proplists:get_value(started, Config))],
-    ok.
+end_per_suite(Config) -> erlane_http_ct:end_suite(Config).
 
 init_per_group(erlane, Config) -> [{socket, erlane}, {hows, fun hows/1} | Config];
 init_per_group(stock, Config) -> [{socket, gen_tcp}, {hows, fun(_) -> [whole] end} | Config].

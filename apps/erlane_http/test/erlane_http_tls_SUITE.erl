@@ -5,7 +5,7 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, groups/0, init_per_suite/1, end_per_suite/1, init_per_group/2, end_per_group/2,
-         init_per_testcase/2, end_per_testcase/2]).
+         end_per_testcase/2]).
 -export([requests/1, versions/1, bodies/1, files/1, stream/1, reader_that_stops/1, idle/1,
          no_handshake/1, silent_handshake/1, drain/1, answer_is_not_lost/1]).
 
@@ -23,23 +23,17 @@ groups() ->
 init_per_suite(Config) ->
     case application:ensure_all_started(ssl) of
         {ok, _} ->
-            {ok, _} = application:ensure_all_started(erlane_http),
-            ok = logger:set_primary_config(level, critical), % failed handshakes are wanted
             #{server_config := Server, client_config := Client} = certificates(),
-            [{server, Server}, {client, Client} | Config];
+            erlane_http_ct:init_suite([{server, Server}, {client, Client} | Config]);
         {error, _} ->
             {skip, "no ssl here"}
     end.
 
-end_per_suite(_Config) ->
-    ok = logger:set_primary_config(level, notice),
-    application:stop(erlane_http).
+end_per_suite(Config) -> erlane_http_ct:end_suite(Config).
 
 init_per_group(Socket, Config) -> [{socket, Socket} | Config].
 
 end_per_group(_, _) -> ok.
-
-init_per_testcase(_, Config) -> Config.
 
 end_per_testcase(_, Config) -> erlane_http_ct:stop(Config).
 
