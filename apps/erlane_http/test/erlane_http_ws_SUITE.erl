@@ -205,7 +205,9 @@ case_of_table(Port, {Name, Bytes, Events}, Send) ->
     Ends orelse send(Socket, close(1000)),
     Expected = printed(lists:append([answer(E) || E <- Events]) ++
                        [{close, 1000, <<>>} || not Ends]),
-    ?assert({Name, Expected} =:= {Name, closed(Socket)}),
+    %% Some are long: only the beginning is shown.
+    Got = closed(Socket),
+    ?assert(Expected =:= Got, {Name, shown(Expected), shown(Got)}),
     Reason = case Ends of
                  false -> {remote, 1000, <<>>};
                  true ->
@@ -216,6 +218,9 @@ case_of_table(Port, {Name, Bytes, Events}, Send) ->
              end,
     ok = gen_tcp:close(Socket),
     ?assertEqual({Name, Reason}, {Name, terminated(Pid)}).
+
+shown(<<Front:200/binary, _/binary>> = All) -> {Front, byte_size(All)};
+shown(Bytes) -> Bytes.
 
 answer({ping, Data}) -> [{pong, Data}];
 answer({pong, _}) -> [];

@@ -9,8 +9,9 @@ import websockets
 
 async def main(url):
     async with websockets.connect(url, max_size=None, compression="deflate") as ws:
-        # We offer no extension, so none may be in use.
-        assert ws.extensions == [], ws.extensions
+        # The server knows no extension, so none may be in use.
+        extensions = getattr(ws, "protocol", ws).extensions
+        assert extensions == [], extensions
         for message in ["", "hello", "h\u00e9llo \u4e2d \U0001f600", b"", b"\x00\xff",
                         "x" * 125, "x" * 126, "x" * 65535, "x" * 65536, b"y" * 1000000]:
             await ws.send(message)
@@ -39,8 +40,10 @@ async def main(url):
     try:
         await websockets.connect(url.replace("/ws", "/refuse"))
         assert False, "not refused"
-    except websockets.InvalidStatusCode as refused:
-        assert refused.status_code == 403, refused
+    except websockets.InvalidHandshake as refused:
+        # Older releases have the number in the exception itself.
+        status = getattr(refused, "response", refused).status_code
+        assert status == 403, refused
     print("ok")
 
 
