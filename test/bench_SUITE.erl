@@ -4,14 +4,15 @@
 
 -export([all/0, suite/0]).
 -export([echo/1, http/1, short/1, server/1, server_idle/1, proxy/1, latency/1, idle/1, metrics/1,
-         scrape/1, wrong_names/1]).
+         scrape/1, flood/1, flood_fanout/1, flood_latency/1, flood_matrix/1, wrong_names/1]).
 
 -include_lib("stdlib/include/assert.hrl").
 
 suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
-    [echo, http, short, server, server_idle, proxy, latency, idle, metrics, scrape, wrong_names].
+    [echo, http, short, server, server_idle, proxy, latency, idle, metrics, scrape, flood,
+     flood_fanout, flood_latency, flood_matrix, wrong_names].
 
 echo(_) -> quick("echo", ["gen_tcp", "erlane"]).
 http(_) -> quick("http", ["gen_tcp", "erlane", "c-epoll"]).
@@ -25,6 +26,14 @@ idle(_) -> quick("idle", ["gen_tcp", "erlane"]).
 scrape(_) -> quick("scrape", ["none", "text"]).
 metrics(_) -> quick("metrics", ["counters", "ets", "counter", "folsom-histogram"]).
 
+flood(_) ->
+    quick("flood", ["stock", "buffer", "delay_send", "tuned", "tuned-boot", "tls",
+                    "carrier-socket", "lists", "router", "router-list"]).
+flood_fanout(_) -> quick("flood-fanout", ["stock", "tuned", "erpc", "helper", "router"]).
+flood_latency(_) -> quick("flood-latency", ["stock", "tuned", "router"]).
+flood_matrix(_) -> quick("flood-matrix", ["0 B stock", "1024 B tuned", "1024 B router-list"],
+                         ["stock", "tuned", "router", "router-list"]).
+
 %% What does not exist is an error of usage that names it.
 wrong_names(_) ->
     {2, Scenario} = run(["no_such"]),
@@ -33,10 +42,13 @@ wrong_names(_) ->
     ?assertNotEqual(nomatch, string:find(Contestant, "no_such")).
 
 quick(Scenario, Contestants) ->
+    quick(Scenario, Contestants, Contestants).
+
+quick(Scenario, Rows, Contestants) ->
     Only = lists:append(lists:join(",", Contestants)),
     {Status, Output} = run([Scenario, "--quick", "--only", Only]),
     ?assertEqual({0, Output}, {Status, Output}),
-    [?assertNotEqual({C, nomatch}, {C, string:find(Output, ["| ", C])}) || C <- Contestants].
+    [?assertNotEqual({C, nomatch}, {C, string:find(Output, ["| ", C])}) || C <- Rows].
 
 run(Arguments) ->
     Port = open_port({spawn_executable, command(filename:absname(""))},

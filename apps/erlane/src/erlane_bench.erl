@@ -14,7 +14,15 @@
 main([]) -> list();
 main(["--list"]) -> list();
 main([Help | _]) when Help =:= "--help"; Help =:= "-h" -> io:put_chars(help());
+main(["flood" | Args] = All) ->
+    case lists:member("--matrix", Args) of
+        true -> scenario("flood-matrix", Args -- ["--matrix"]);
+        false -> scenario("flood", tl(All))
+    end;
 main([Scenario | Args]) ->
+    scenario(Scenario, Args).
+
+scenario(Scenario, Args) ->
     is_map_key(Scenario, scenarios())
         orelse erlane_cli:usage_error(["there is no benchmark ", Scenario], help()),
     case options(Args, #{}) of
@@ -33,7 +41,11 @@ scenarios() ->
       "server-idle" => "memory of kept connections of whole HTTP servers",
       "echo" => "system calls for one echo",
       "metrics" => "one update of a counter or histogram",
-      "scrape" => "pauses of the schedulers while many series are written out"}.
+      "scrape" => "pauses of the schedulers while many series are written out",
+      "flood" => "messages to a process on another node, and their answers",
+      "flood-fanout" => "one message to many processes on one node and on ten",
+      "flood-latency" => "time of a message to another node and its answer",
+      "flood-matrix" => "sizes of messages, numbers of senders and receivers, between two nodes"}.
 
 help() ->
     "usage: erlane bench SCENARIO [OPTION]...\n"
@@ -44,16 +56,20 @@ help() ->
     "                      traffic 10000)\n"
     "  --connections N,..  numbers of connections (1,100,1000; short, server 100; latency,\n"
     "                      echo 1,100; idle 20000; server-idle 10000)\n"
-    "  --payload N,..      proxy: sizes of messages in bytes (100,4096,65536)\n"
+    "  --payload N,..      proxy: sizes of messages in bytes (100,4096,65536);\n"
+    "                      flood: bytes in a message (none)\n"
     "  --series N,..       scrape: numbers of series (10000,100000)\n"
-    "  --rate N            latency: requests a second (200 a connection, at most 5000)\n"
+    "  --rate N            latency: requests a second (200 a connection, at most 5000);\n"
+    "                      flood-latency: messages a second (half of what stock can do)\n"
+    "  --messages N        flood: messages of one flood (200000)\n"
+    "  --matrix            flood: the same as flood-matrix\n"
     "  --only NAME,..      only these contestants\n"
     "  --quick             one short round of a few: does it work?\n"
     "  --save              write bench/results/SCENARIO.json and .md\n"
     "  --save-as NAME      the same under another name\n".
 
 list() ->
-    io:put_chars([[[string:pad(Name, 12), What, $\n],
+    io:put_chars([[[string:pad(Name, 16), What, $\n],
                    [["    ", string:pad(C, 20), erlane_bench_contestant:title(C), $\n]
                     || C <- erlane_bench_contestant:names(Name)]]
                   || {Name, What} <- lists:sort(maps:to_list(scenarios()))]),
@@ -85,6 +101,7 @@ options([Name, Value | Rest], Options) ->
 
 option("--rounds", Text) -> number(rounds, Text, 1, 1000);
 option("--round-ms", Text) -> number(round_ms, Text, 10, 600000);
+option("--messages", Text) -> number(messages, Text, 1000, 10000000);
 option("--rate", Text) -> number(rate, Text, 1, 1000000);
 option("--connections", Text) -> numbers(connections, Text, 1, 100000);
 option("--series", Text) -> numbers(series, Text, 1, 1000000);
@@ -132,6 +149,9 @@ settings(Scenario, Options) ->
 
 defaults(Scenario) ->
     maps:merge(#{rounds => 9, round_ms => 1000, payload => [100, 4096, 65536], idle_ms => 10000,
+                 messages => 200000, far_nodes => 10,
+                 sizes => [0, 64, 256, 1024, 16384, 65536, 1048576],
+                 senders => [1, 10, 1000], receivers => [1, 100, 10000],
                  connections => [1, 100, 1000], series => [10000, 100000],
                  only => erlane_bench_contestant:names(Scenario)},
                case Scenario of
@@ -142,13 +162,20 @@ defaults(Scenario) ->
                    "echo" -> #{connections => [1, 100]};
                    "idle" -> #{connections => [20000]};
                    "metrics" -> #{round_ms => 300};
+                   "flood" -> #{payload => [0]};
+                   "flood-fanout" -> #{payload => [0]};
+                   "flood-latency" -> #{payload => [0], round_ms => 2000};
+                   "flood-matrix" -> #{rounds => 3, round_ms => 100};
                    _ -> #{}
                end).
 
 quick(Scenario) ->
     Few = ["gen_tcp", "erlane", "relay", "c-epoll", "counters", "ets", "counter", "histogram",
-           "none", "text", "erlane-http"],
+           "none", "text", "erlane-http", "stock", "tuned", "lists", "helper", "router",
+           "router-list"],
     #{rounds => 1, round_ms => 200, payload => [100], idle_ms => 1000, series => [1000],
+      messages => 20000, far_nodes => 3, sizes => [0, 1024], senders => [1, 10],
+      receivers => [1, 100],
       connections => case Scenario of
                          "idle" -> [200];
                          "server-idle" -> [200];
@@ -182,6 +209,7 @@ run(Scenario, Settings, Args) ->
 
 %% Without the load generator nothing can be measured.
 load_or_fail(Here, _) when Here =:= "metrics"; Here =:= "scrape" -> ok;
+load_or_fail("flood" ++ _, _) -> ok;
 load_or_fail(_, Config) ->
     case erlane_bench_contestant:peer("load", Config) of
         {ok, _} -> ok;
@@ -198,6 +226,7 @@ result(Scenario, Settings, Args, #{root := Root} = Config) ->
                  "echo" -> erlane_bench_lab;
                  "metrics" -> erlane_bench_metrics;
                  "scrape" -> erlane_bench_scrape;
+                 "flood" ++ _ -> erlane_bench_flood;
                  _ -> erlane_bench_rounds
              end,
     Cases = Module:run(Scenario, Settings, Config),

@@ -39,6 +39,15 @@ names("scrape") ->
     ["none", "text", "openmetrics", "protobuf", "text-gzip"];
 names("metrics") ->
     ["counters", "atomics", "ets", "folsom-counter", "counter", "folsom-histogram", "histogram"];
+names("flood") ->
+    ["stock", "buffer", "delay_send", "tuned", "tuned-boot", "tls", "carrier-socket", "lists",
+     "router", "router-list"];
+names("flood-fanout") ->
+    ["stock", "tuned", "erpc", "helper", "router"];
+names("flood-latency") ->
+    ["stock", "tuned", "router"];
+names("flood-matrix") ->
+    ["stock", "tuned", "router", "router-list"];
 names(_LatencyIdleEcho) ->
     ["gen_tcp", "socket", "erlane"].
 
@@ -72,6 +81,18 @@ title("folsom-counter") -> "folsom's counter";
 title("folsom-histogram") -> "folsom's histogram, uniform sample";
 title("counter") -> "erlane_metrics:inc/1 of a counter";
 title("histogram") -> "erlane_metrics:observe/2 of a histogram";
+title("stock") -> "`!' over the distribution as it comes";
+title("buffer") -> "`!', {buffer, 262144}";
+title("delay_send") -> "`!', the same and {delay_send, true}";
+title("tuned") -> "`!', the same and watermarks of 1 MB: erlane_dist:tune()";
+title("tuned-boot") -> "`!', the same and +zdbbl 32768";
+title("tls") -> "`!' over TLS, -proto_dist inet_tls";
+title("carrier-socket") -> "`!' over sockets in Erlang, -proto_dist inet_epmd -inet_epmd socket";
+title("lists") -> "lists of 1000 messages made by hand, tuned";
+title("helper") -> "one `!' for each node to a process that passes it on, by hand, tuned";
+title("erpc") -> "erpc:multicast/4 to nodes that know their receivers, tuned";
+title("router") -> "erlane_router:send/2, tuned";
+title("router-list") -> "erlane_router:send/2 with a list of receivers, tuned";
 title("gen_tcp-defaults") -> "gen_tcp, default flags of the VM";
 title("socket-defaults") -> "socket backend, default flags of the VM".
 
@@ -221,7 +242,8 @@ version("folsom-" ++ _, _Root) ->
     end;
 version(Ours, Root) when Ours =:= "erlane"; Ours =:= "relay"; Ours =:= "counter";
                          Ours =:= "histogram"; Ours =:= "erlane-http";
-                         Ours =:= "erlane-http-gen_tcp" ->
+                         Ours =:= "erlane-http-gen_tcp"; Ours =:= "tuned";
+                         Ours =:= "router"; Ours =:= "router-list" ->
     _ = application:load(erlane),
     Version = case application:get_key(erlane, vsn) of
                   {ok, Text} -> Text;

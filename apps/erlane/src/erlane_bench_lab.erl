@@ -192,7 +192,9 @@ echo(#{program := Server} = Running, N, Config) ->
                      end
              end,
     with_load(Running, "echo", Args, <<"ready ">>, Config,
-              fun(Load) -> counted(Server, Config, fun() -> Echoes(Load) end) end).
+              fun(Load) ->
+                      erlane_bench_strace:counted([Server], Config, fun() -> Echoes(Load) end)
+              end).
 
 with_load(#{port := Port}, Mode, Args, Ready, #{load_core := Core} = Config, Fun) ->
     {ok, Exe} = erlane_bench_contestant:peer("load", Config),
@@ -204,10 +206,6 @@ with_load(#{port := Port}, Mode, Args, Ready, #{load_core := Core} = Config, Fun
         erlane_bench_os:stop(Load)
     end.
 
-%%
-%% strace
-%%
-
 %% The system calls of a server in Ms milliseconds. A call that was waiting when strace came is
 %% broken off and made again, so the log is read from a little later on.
 %%
@@ -215,13 +213,14 @@ with_load(#{port := Port}, Mode, Args, Ready, #{load_core := Core} = Config, Fun
 %% timer wheel the VM wakes for it once in 13 seconds or so: two timerfd_settime and the
 %% epoll_wait of the same thread. Such ticks are counted apart.
 silent(Server, Ms, Config) ->
-    traced(Server, ["-ttt"], Config,
-           fun() -> timer:sleep(?SETTLE_MS + Ms) end,
-           fun(_, Text) ->
-                   {Ticks, Calls} = ticks(logged(Text)),
-                   {ok, Round} = summed([{Name, 1} || Name <- Calls], 1),
-                   {ok, Round#{ticks => Ticks}}
-           end).
+    erlane_bench_strace:traced(
+      [Server], ["-ttt"], Config,
+      fun() -> timer:sleep(?SETTLE_MS + Ms) end,
+      fun(_, Text) ->
+              {Ticks, Calls} = ticks(logged(Text)),
+              {ok, Round} = erlane_bench_strace:summed([{Name, 1} || Name <- Calls], 1),
+              {ok, Round#{ticks => Ticks}}
+      end).
 
 %% The names of the calls of each thread, in order.
 logged(Text) ->
@@ -242,58 +241,6 @@ ticks([<<"timerfd_settime">>, <<"timerfd_settime">>, <<"epoll_wait">> | Rest], {
     ticks(Rest, {N + 1, Calls});
 ticks([Name | Rest], {N, Calls}) -> ticks(Rest, {N, [Name | Calls]});
 ticks([], Counted) -> Counted.
-
-%% The system calls of a server while Fun runs, divided by the number that Fun gives.
-counted(Server, Config, Fun) ->
-    traced(Server, ["-c"], Config, Fun,
-           fun(0, _) -> {error, <<"no echo came back">>};
-              (Per, Text) -> summed(table(Text), Per)
-           end).
-
-%% Rows of strace -c: share, seconds, microseconds a call, calls, perhaps errors, name.
-table(Text) ->
-    Rows = [string:lexemes(Line, " ") || Line <- binary:split(Text, <<"\n">>, [global])],
-    [{lists:last(Row), binary_to_integer(lists:nth(4, Row))}
-     || [Share | _] = Row <- Rows, length(Row) >= 5, re:run(Share, "^[0-9.]+$") =/= nomatch,
-        lists:last(Row) =/= <<"total">>].
-
-traced(#{pid := Pid}, Options, #{load_core := Core, tmp := Tmp}, Fun, Read) ->
-    case erlane_bench_os:find("strace") of
-        error ->
-            {unavailable, <<"not installed: apt-get install strace">>};
-        {ok, Exe} ->
-            File = filename:join(Tmp, "strace-" ++ integer_to_list(Pid)),
-            Args = Options ++ ["-f", "-o", File, "-p", integer_to_list(Pid)],
-            Strace = erlane_bench_os:start(Exe, Args, Core),
-            Attached = unicode:characters_to_binary([Exe, ": Process "]),
-            try erlane_bench_os:await(Strace, Attached, 10000) of
-                {ok, _} ->
-                    Given = Fun(),
-                    ok = erlane_bench_os:signal(Strace, "INT"),
-                    _ = erlane_bench_os:wait_exit(Strace, 10000),
-                    {ok, Text} = file:read_file(File),
-                    Read(Given, Text);
-                {error, Why} ->
-                    {unavailable, Why}
-            after
-                erlane_bench_os:stop(Strace)
-            end
-    end.
-
-summed(Calls, Per) ->
-    Names = lists:usort([Name || {Name, _} <- Calls]),
-    Sum = fun(Pred) -> lists:sum([N || {Name, N} <- Calls, Pred(Name)]) end,
-    Class = fun(Wanted) -> Sum(fun(Name) -> class(Name) =:= Wanted end) / Per end,
-    {ok, #{syscalls => Sum(fun(_) -> true end) / Per,
-           recv => Class(recv), send => Class(send), poll => Class(poll), other => Class(other),
-           by_name => maps:from_list([{Name, Sum(fun(N) -> N =:= Name end)} || Name <- Names])}}.
-
-class(<<"recv", _/binary>>) -> recv;
-class(<<"read", _/binary>>) -> recv;
-class(<<"send", _/binary>>) -> send;
-class(<<"write", _/binary>>) -> send;
-class(<<"epoll_", _/binary>>) -> poll;
-class(_) -> other.
 
 text(Format, Args) ->
     unicode:characters_to_binary(io_lib:format(Format, Args)).

@@ -70,11 +70,41 @@ about("scrape") ->
     "while all series were written out and a writer on each scheduler updated them; the longest "
     "slice or collection of the scraping process that the VM reports (0: below 1 ms); and the most "
     "memory that process held. `none' has no scrape: what the machine does by itself.";
+about("flood-latency") ->
+    "Time of a message to a process on another node and its answer; at a fixed rate it runs from "
+    "the millisecond in which the message was due. Median of the rounds, the first left out; a "
+    "ratio is the median of the ratios within each round. " ++ between();
+about("flood" ++ _) ->
+    "Messages between nodes, as many as go. `messages/min' counts a message and its answer once. "
+    "CPU time is that of both VMs, `near' and `far' are its parts; system calls are those of both "
+    "under strace. Median of the rounds, the first left out; a ratio is the median of the ratios "
+    "within each round. " ++ between();
 about(_) ->
     "CPU time of the server for each request, one core. Median of the rounds, the first left out; "
     "a ratio is the median of the ratios within each round.".
 
+between() ->
+    "The near node has one core, the far ones another; all have one scheduler and no busy wait.".
+
 %% Title, metric, statistic, decimals.
+columns("flood") ->
+    [{"messages/min", per_minute, median, 0}, {"thousand/s", krate, median, 1},
+     {"us CPU/message", cpu_us, median, 2}, {"least", cpu_us, min, 2},
+     {"near", near_us, median, 2}, {"far", far_us, median, 2},
+     {"system calls", syscalls, median, 3}, {"receive", recv, median, 3},
+     {"send", send, median, 3}];
+columns("flood-fanout") ->
+    [{"fan-outs/s", rate, median, 0}, {"us CPU each", cpu_us, median, 0},
+     {"least", cpu_us, min, 0}, {"near", near_us, median, 0}, {"far", far_us, median, 0},
+     {"sender us", sender_us, median, 1}, {"p50 us", p50_us, median, 0},
+     {"p99 us", p99_us, median, 0}];
+columns("flood-latency") ->
+    [{"p50 us", p50_us, median, 1}, {"mean us", mean_us, median, 1}, {"p99 us", p99_us, median, 0},
+     {"least p99", p99_us, min, 0}, {"p99.9 us", p999_us, median, 0}, {"max us", max_us, median, 0},
+     {"us CPU/message", cpu_us, median, 2}, {"large MB/s", bulk_mb_s, median, 0}];
+columns("flood-matrix") ->
+    [{"thousand/s", krate, median, 1}, {"us CPU/message", cpu_us, median, 2},
+     {"least", cpu_us, min, 2}, {"near", near_us, median, 2}, {"far", far_us, median, 2}];
 columns("latency") ->
     [{"p50 us", p50_us, median, 0}, {"p99 us", p99_us, median, 0}, {"least p99", p99_us, min, 0},
      {"max us", max_us, median, 0}, {"us CPU/request", cpu_us, median, 2},
@@ -95,7 +125,10 @@ columns(_) ->
     [{"us CPU/request", cpu_us, median, 2}, {"least", cpu_us, min, 2},
      {"requests/s", rps, median, 0}, {"p50 us", p50_us, median, 0}, {"p99 us", p99_us, median, 0}].
 
-%% What is compared; always less is better.
+%% What is compared; less is better, but for the flood scenarios, whose cases name it.
+main_metric(_, #{main := Metric}) -> Metric;
+main_metric(Scenario, _) -> main_metric(Scenario).
+
 main_metric("latency") -> p99_us;
 main_metric("idle") -> memory_bytes;
 main_metric("server-idle") -> memory_bytes;
@@ -108,15 +141,34 @@ main_metric(_) -> cpu_us.
 %% Figures
 %%
 
-%% @doc The case with the figures of each row: `summary' and `ratios' (ours to this one).
+%% @doc The case with the figures of each row: `summary' and `ratios' (ours to this one; between
+%% nodes this one to plain distribution).
 -spec summarise(Scenario :: string(), Case :: map()) -> map().
 summarise(Scenario, #{rows := Rows} = Case) ->
-    Metric = main_metric(Scenario),
+    Metric = main_metric(Scenario, Case),
     Case#{rows := [Row#{summary => summary(Row),
-                        ratios => maps:from_list(
-                                    [{Name, Ratio} || {Name, Rounds} <- subjects(Metric, Rows),
-                                                      Ratio <- ratio(Metric, Rounds, Row)])}
+                        ratios => maps:from_list(ratios(Scenario, Metric, Row, Rows))}
                    || Row <- Rows]}.
+
+%% Between nodes every row is compared with the two kinds of plain distribution, at the same size:
+%% in the figure of the case, and in CPU time, which depends less on what else the machine does.
+%% What a fan-out takes from the node of its sender is a question of its own: receivers cost the
+%% same however a message came.
+ratios("flood" ++ Which, Metric, #{group := Group} = Row, Rows) ->
+    Spared = [{" CPU", cpu_us} | [{" near", near_us} || Which =:= "-fanout"]],
+    [Found || Base <- [<<"stock">>, <<"tuned">>],
+              #{contestant := Name, group := G} = Subject <- Rows, Name =:= Base, G =:= Group,
+              Found <- [{Base, R} || R <- ratio(Metric, kept(Row), Subject)]
+                  ++ [{iolist_to_binary([Base, Title]), R}
+                      || {Title, Cost} <- Spared, R <- ratio(Cost, kept(Subject), Row)]];
+ratios(_, Metric, Row, Rows) ->
+    [{Name, Ratio} || {Name, Rounds} <- subjects(Metric, Rows),
+                      Ratio <- ratio(Metric, Rounds, Row)].
+
+ratio_title("flood" ++ _, <<Base:5/binary, " CPU">>) -> ["CPU: ", Base, " / this"];
+ratio_title("flood" ++ _, <<Base:5/binary, " near">>) -> ["near: ", Base, " / this"];
+ratio_title("flood" ++ _, Base) -> ["this / ", Base];
+ratio_title(_, Subject) -> [Subject, " / this"].
 
 summary(Row) ->
     Rounds = kept(Row),
@@ -167,7 +219,7 @@ table(Scenario, Case) ->
                  [] -> ["result"];
                  Some -> Some
              end,
-    Header = ["" | Titles] ++ [[S, " / this"] || S <- Subjects],
+    Header = ["" | Titles] ++ [ratio_title(Scenario, S) || S <- Subjects],
     aligned([Header | [cells(Row, Columns, Subjects) || Row <- Rows]]).
 
 cells(#{name := Name, status := Status, summary := Summary}, Columns, Subjects)
@@ -217,8 +269,8 @@ line([First | Others], [Width | Widths]) ->
      [[" | ", string:pad(C, W, leading)] || {C, W} <- lists:zip(Others, Widths)], " |\n"].
 
 %% The main figure as bars, as long as it is large.
-chart(Scenario, #{rows := Rows}) ->
-    Metric = main_metric(Scenario),
+chart(Scenario, #{rows := Rows} = Case) ->
+    Metric = main_metric(Scenario, Case),
     Values = [{Name, stat(median, Metric, Rounds)}
               || #{name := Name} = Row <- Rows,
                  Rounds <- [[R || #{Metric := _} = R <- kept(Row)]], Rounds =/= []],
@@ -234,8 +286,8 @@ chart(Scenario, #{rows := Rows}) ->
              "```\n"]
     end.
 
-each_round(Scenario, #{rows := Rows}) ->
-    Metric = main_metric(Scenario),
+each_round(Scenario, #{rows := Rows} = Case) ->
+    Metric = main_metric(Scenario, Case),
     case [{Name, Rounds} || #{name := Name, rounds := [_, _ | _] = Rounds} <- Rows] of
         [] ->
             [];
