@@ -26,7 +26,8 @@ names("http") ->
     ["gen_tcp", "socket", "erlane", "c-epoll", "c-uring", "nginx",
      "gen_tcp-defaults", "socket-defaults"];
 names("short") ->
-    ["gen_tcp", "socket", "erlane", "c-epoll", "c-uring", "nginx"];
+    ["gen_tcp", "socket", "erlane", "gen_tcp-deferred", "erlane-deferred", "c-epoll", "c-uring",
+     "nginx"];
 names("proxy") ->
     ["gen_tcp", "socket", "erlane", "relay", "c-epoll", "c-uring", "nginx", "haproxy",
      "gen_tcp-defaults", "socket-defaults"];
@@ -93,6 +94,8 @@ title("helper") -> "one `!' for each node to a process that passes it on, by han
 title("erpc") -> "erpc:multicast/4 to nodes that know their receivers, tuned";
 title("router") -> "erlane_router:send/2, tuned";
 title("router-list") -> "erlane_router:send/2 with a list of receivers, tuned";
+title("gen_tcp-deferred") -> "gen_tcp, its listening socket with TCP_DEFER_ACCEPT";
+title("erlane-deferred") -> "erlane under gen_tcp, the same option";
 title("gen_tcp-defaults") -> "gen_tcp, default flags of the VM";
 title("socket-defaults") -> "socket backend, default flags of the VM".
 
@@ -135,7 +138,7 @@ start(Name, Kind, Config) ->
         unknown ->
             {Backend, Flags} = case string:split(Name, "-") of
                                    [B, "defaults"] -> {B, []};
-                                   [B] -> {B, ?TUNED}
+                                   _ -> {Name, ?TUNED}
                                end,
             Args = ["erlane_bench_server", "start", "-extra", atom_to_list(Kind), Backend,
                     integer_to_list(maps:get(buffer, Config, 0)), upstream(Config)],
@@ -240,7 +243,7 @@ version("folsom-" ++ _, _Root) ->
         {ok, Text} -> iolist_to_binary(["folsom ", Text, ", ", otp()]);
         undefined -> <<>>
     end;
-version(Ours, Root) when Ours =:= "erlane"; Ours =:= "relay"; Ours =:= "counter";
+version(Ours, Root) when Ours =:= "erlane"; Ours =:= "erlane-deferred"; Ours =:= "relay"; Ours =:= "counter";
                          Ours =:= "histogram"; Ours =:= "erlane-http";
                          Ours =:= "erlane-http-gen_tcp"; Ours =:= "tuned";
                          Ours =:= "router"; Ours =:= "router-list" ->

@@ -6,7 +6,8 @@
 %%
 %% KIND is `http' (hello, one process a connection), `echo' (the same, bytes back) or `proxy'
 %% (to PORT on loopback; one process holds both sockets of a connection). BACKEND is `gen_tcp',
-%% `socket', `erlane' or, for a proxy only, `relay' (the lane carries the bytes). BUFFER is the
+%% `socket', `erlane' or, for a proxy only, `relay' (the lane carries the bytes); with `-deferred'
+%% behind it a connection is accepted when bytes have come (TCP_DEFER_ACCEPT). BUFFER is the
 %% `buffer' option of every socket, 0 for its default.
 %%
 %% Prints `ready PORT', then obeys lines on standard input, each answered by one line: `memory'
@@ -44,10 +45,11 @@ start() ->
 
 main([Kind, Backend]) -> main([Kind, Backend, "0"]);
 main([Kind, Backend, Buffer]) -> main([Kind, Backend, Buffer, "0"]);
-main([Kind, Backend, Buffer, To]) ->
+main([Kind, Variant, Buffer, To]) ->
+    {Backend, Defer} = variant(string:split(Variant, "-")),
     Common = backend(Backend) ++ [binary, {active, false}, {nodelay, true}]
         ++ [{buffer, list_to_integer(Buffer)} || Buffer =/= "0"],
-    Listen = Common ++ [{ip, {127, 0, 0, 1}}, {reuseaddr, true}, {backlog, 4096}],
+    Listen = Common ++ [{ip, {127, 0, 0, 1}}, {reuseaddr, true}, {backlog, 4096} | Defer],
     case gen_tcp:listen(0, Listen) of
         {ok, Socket} ->
             How = #how{kind = kind(Kind, Backend), connect = Common, to = list_to_integer(To),
@@ -61,6 +63,9 @@ main([Kind, Backend, Buffer, To]) ->
             io:format("listen: ~p~n", [Reason]),
             erlang:halt(1)
     end.
+
+variant([Backend, "deferred"]) -> {Backend, [{raw, 6, 9, <<1:32/native>>}]};
+variant([Backend]) -> {Backend, []}.
 
 backend("gen_tcp") -> [];
 backend("socket") -> [{inet_backend, socket}];
