@@ -243,8 +243,8 @@ version("folsom-" ++ _, _Root) ->
         {ok, Text} -> iolist_to_binary(["folsom ", Text, ", ", otp()]);
         undefined -> <<>>
     end;
-version(Ours, Root) when Ours =:= "erlane"; Ours =:= "erlane-deferred"; Ours =:= "relay"; Ours =:= "counter";
-                         Ours =:= "histogram"; Ours =:= "erlane-http";
+version(Ours, Root) when Ours =:= "erlane"; Ours =:= "erlane-deferred"; Ours =:= "relay";
+                         Ours =:= "counter"; Ours =:= "histogram"; Ours =:= "erlane-http";
                          Ours =:= "erlane-http-gen_tcp"; Ours =:= "tuned";
                          Ours =:= "router"; Ours =:= "router-list" ->
     _ = application:load(erlane),

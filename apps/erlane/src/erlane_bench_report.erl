@@ -184,8 +184,9 @@ kept(#{rounds := Rounds}) -> Rounds.
 
 %% Those of ours that were measured: each is a column of ratios.
 subjects(Metric, Rows) ->
-    [{Name, kept(Row)} || Wanted <- [<<"erlane">>, <<"erlane-deferred">>, <<"relay">>, <<"counter">>,
-                                     <<"histogram">>, <<"erlane-http">>, <<"cowboy-erlane">>],
+    [{Name, kept(Row)} || Wanted <- [<<"erlane">>, <<"erlane-deferred">>, <<"relay">>,
+                                     <<"counter">>, <<"histogram">>, <<"erlane-http">>,
+                                     <<"cowboy-erlane">>],
                           #{name := Name} = Row <- Rows, Name =:= Wanted,
                           lists:any(fun(R) -> is_map_key(Metric, R) end, kept(Row))].
 
