@@ -183,19 +183,18 @@ stop(DrainMs) ->
     Began = erlang:monotonic_time(millisecond),
     #{connections := Open} = erlane_http:info(?LISTENER),
     Self = self(),
-    Pid = erlane_http_server:whereis(?LISTENER),
-    _ = spawn_link(fun() -> ok = erlane_http_server:drain(Pid, DrainMs), Self ! drained end),
-    drained(Pid),
+    _ = spawn_link(fun() -> ok = erlane_http:drain(?LISTENER, DrainMs), Self ! drained end),
+    drained(),
     #{accepted := Accepted, requests := Requests} = erlane_http:info(?LISTENER),
     ok = erlane_http:stop(?LISTENER, #{drain => 0}),
     io:format("serve stopped: ~b connections, ~b requests; ~b were open, gone after ~b ms~n",
               [Accepted, Requests, Open, erlang:monotonic_time(millisecond) - Began]),
     0.
 
-drained(Pid) ->
+drained() ->
     receive
         drained -> ok;
         {signal, _} ->
-            _ = spawn(fun() -> erlane_http_server:drain(Pid, 0) end),
-            drained(Pid)
+            _ = spawn(fun() -> erlane_http:drain(?LISTENER, 0) end),
+            drained()
     end.

@@ -6,23 +6,25 @@
 %%
 %% A page of another site may have its name resolved to 127.0.0.1 and then read us as its own
 %% (DNS rebinding). Its requests have its name in `Host': on a loopback address only names of the
-%% loopback are answered.
+%% loopback are answered, and those that the page was told. No such page can have a bare address as
+%% its name: where names were told, addresses are answered as well.
 -module(erlane_dash_auth).
 
 -export([host/2, same_site/2, allowed/3, same/2, cookie/3]).
 
 -export_type([who/0]).
 
--type who() :: #{token := binary() | none, loopback := boolean(), _ => _}.
+-type who() :: #{token := binary() | none, loopback := boolean(), hosts := [binary()], _ => _}.
 
 %% @doc Whether the host of a request may be ours.
 -spec host(Host :: binary(), who()) -> boolean().
-host(_, #{loopback := false}) -> true;
+host(_, #{loopback := false, hosts := []}) -> true;
 %% HTTP/1.0 without a host: no browser does this.
 host(<<>>, _) -> true;
-host(Host, _) ->
+host(Host, #{loopback := Loopback, hosts := Hosts}) ->
     Name = lower(without_port(Host)),
-    Name =:= <<"localhost">> orelse local_name(Name) orelse local_address(Name).
+    Name =:= <<"localhost">> orelse local_name(Name) orelse address(Name, Loopback)
+        orelse lists:member(Name, Hosts).
 
 without_port(<<"[", _/binary>> = Host) ->
     case binary:split(Host, <<"]">>) of
@@ -37,10 +39,11 @@ without_port(Host) ->
 local_name(Name) ->
     binary:longest_common_suffix([Name, <<".localhost">>]) =:= 10.
 
-local_address(Name) ->
+address(Name, Loopback) ->
     case inet:parse_strict_address(binary_to_list(Name)) of
         {ok, {127, _, _, _}} -> true;
         {ok, {0, 0, 0, 0, 0, 0, 0, 1}} -> true;
+        {ok, _} -> not Loopback;
         _ -> false
     end.
 

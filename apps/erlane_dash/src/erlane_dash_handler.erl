@@ -8,7 +8,7 @@
 
 -export_type([args/0]).
 
--type args() :: #{token := binary() | none, loopback := boolean(),
+-type args() :: #{token := binary() | none, loopback := boolean(), hosts := [binary()],
                   assets := erlane_dash_assets:assets()}.
 
 %% Nothing from anywhere else, and no script or style within the page itself: what came in with
@@ -129,8 +129,13 @@ figures([<<"events">>], _) ->
 figures([<<"metrics">>], Req) ->
     metrics(Req);
 figures([<<"api">>, <<"history">>], Req) ->
-    Cores = erlane_dash_sampler:history(since(erlane_http:query(Req))),
-    json([$[, lists:join($,, Cores), $]], Req);
+    %% A node that is too busy to answer is what this page is for.
+    try erlane_dash_sampler:history(since(erlane_http:query(Req))) of
+        Cores -> json([$[, lists:join($,, Cores), $]], Req)
+    catch
+        exit:{_, {gen_server, call, _}} ->
+            {503, headers(?TEXT, [{<<"retry-after">>, <<"1">>}]), <<"busy\n">>}
+    end;
 figures([<<"api">>, <<"families">>], Req) ->
     json(erlane_dash_json:encode(erlane_dash_families:list()), Req);
 figures([<<"api">>, <<"family">>], Req) ->

@@ -12,6 +12,7 @@
         #{ip => inet:ip_address() | {local, file:name_all()},
           port => inet:port_number(),
           token => binary() | none,
+          hosts => [binary()],
           lanes => {module(), atom()} | none,
           proxies => source() | none,
           interval => pos_integer(),
@@ -20,7 +21,9 @@
           http => map()}.
 %% `ip' (127.0.0.1) and `port' (0, any free one): where it listens. `token': what a reader must
 %% know, 16 to 256 characters out of `A-Z a-z 0-9 - . _ ~'; needed, or to be refused with `none',
-%% where the address is not a loopback address. `lanes' gives what `erlane_socket:stats/0' gives.
+%% where the address is not a loopback address. `hosts': names, in lower case and without a port,
+%% that a browser may reach the page by, beside those of the loopback; where none is told and the
+%% address is not a loopback address, by any. `lanes' gives what `erlane_socket:stats/0' gives.
 %% `proxies' gives what `erlane_proxy:info/1' gives, as a list of maps with a `name' in each.
 %% `interval' (1000): milliseconds between two samples while somebody looks. `history' (`none'):
 %% milliseconds between two samples while nobody does. `viewers' (64): so many may look at a time.
@@ -28,7 +31,8 @@
 
 -type config() ::
         #{ip := inet:ip_address() | {local, file:name_all()}, port := inet:port_number(),
-          token := binary() | none, lanes := {module(), atom()} | none, proxies := source() | none,
+          token := binary() | none, hosts := [binary()],
+          lanes := {module(), atom()} | none, proxies := source() | none,
           interval := pos_integer(), history := pos_integer() | none,
           viewers := pos_integer(), http := map()}.
 
@@ -53,8 +57,8 @@ check(Options) ->
     {error, {options, {not_a_map, Options}}}.
 
 defaults() ->
-    #{ip => {127, 0, 0, 1}, port => 0, token => default, lanes => none, proxies => none,
-      interval => 1000, history => none, viewers => 64, http => #{}}.
+    #{ip => {127, 0, 0, 1}, port => 0, token => default, hosts => [], lanes => none,
+      proxies => none, interval => 1000, history => none, viewers => 64, http => #{}}.
 
 value(ip, {local, _}) -> ok;
 value(ip, Ip) -> either(inet:is_ip_address(Ip), Ip);
@@ -67,6 +71,11 @@ value(token, T) when is_binary(T) ->
         nomatch -> only_letters_digits_and_dot_dash_tilde_underscore;
         _ -> ok
     end;
+value(hosts, Names) when is_list(Names) ->
+    either(lists:all(fun(Name) ->
+                             is_binary(Name) andalso
+                                 re:run(Name, "^[a-z0-9._-]+\\z", [{capture, none}]) =:= match
+                     end, Names), Names);
 value(Key, none) when Key =:= lanes; Key =:= proxies; Key =:= history -> ok;
 value(lanes, {Module, Function} = Source) ->
     either(is_atom(Module) andalso is_atom(Function), Source);
@@ -79,7 +88,8 @@ value(http, Map) when is_map(Map) ->
         [] -> ok;
         [Key | _] -> {not_here, Key}
     end;
-value(Key, Value) when Key =:= token; Key =:= http; Key =:= lanes -> {bad_value, Value};
+value(Key, Value) when Key =:= token; Key =:= http; Key =:= lanes;
+                       Key =:= hosts -> {bad_value, Value};
 value(_, _) -> unknown_option.
 
 either(true, _) -> ok;

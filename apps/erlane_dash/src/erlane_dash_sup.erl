@@ -35,12 +35,13 @@ reason(Reason) -> {start, Reason}.
 %% @doc Ends the page.
 -spec stop_page() -> ok | {error, not_found}.
 stop_page() ->
-    supervisor:terminate_child(?MODULE, page).
+    case supervisor:terminate_child(?MODULE, page) of
+        ok -> _ = supervisor:delete_child(?MODULE, page), ok;
+        Error -> Error
+    end.
 
-%% Temporary: what cannot be started again is not, and ends with itself.
 page(Config, Assets) ->
-    #{id => page, start => {?MODULE, start_page_link, [Config, Assets]}, type => supervisor,
-      restart => temporary}.
+    #{id => page, start => {?MODULE, start_page_link, [Config, Assets]}, type => supervisor}.
 
 %% @private
 -spec start_page_link(erlane_dash_opts:config(), erlane_dash_assets:assets()) ->
@@ -54,9 +55,10 @@ init(all) ->
     {ok, {#{strategy => one_for_one, intensity => 5, period => 10}, []}};
 init({#{ip := Ip, port := Port, http := Http} = Config, Assets}) ->
     Args = #{token => maps:get(token, Config), loopback => erlane_dash_opts:loopback(Ip),
-             assets => Assets},
+             hosts => maps:get(hosts, Config), assets => Assets},
     Listener = erlane_http:child_spec(
-                 erlane_dash, maps:merge(#{drain => 1000},
+                 %% A token may come as a query, which is nothing for an access log.
+                 erlane_dash, maps:merge(#{drain => 1000, log_query => false},
                                          Http#{handler => {erlane_dash_handler, Args}, ip => Ip,
                                                port => Port})),
     Sampler = #{id => sampler, start => {erlane_dash_sampler, start_link, [Config]}},

@@ -6,7 +6,8 @@
 
 -export([all/0, suite/0, init_per_testcase/2, end_per_testcase/2]).
 -export([page_and_files/1, files_are_all_there/1, only_reading/1, headers_protect/1,
-         not_modified/1, token_opens/1, token_in_form/1, foreign_host/1, other_sites/1,
+         not_modified/1, token_opens/1, token_in_form/1, foreign_host/1,
+         own_hosts/1, token_in_log/1, page_comes_back/1, busy_node/1, other_sites/1,
          data_is_json/1, metrics_are_those_of_the_app/1, events_stream/1,
          viewers_share_one_sampler/1, reader_that_stalls/1, too_many_viewers/1,
          starts_and_stops/1, configured/1, sampler_crash_ends_streams/1]).
@@ -18,10 +19,10 @@ suite() -> [{timetrap, {minutes, 1}}].
 
 all() ->
     [page_and_files, files_are_all_there, only_reading, headers_protect, not_modified,
-     token_opens, token_in_form, foreign_host, other_sites, data_is_json,
+     token_opens, token_in_form, token_in_log, foreign_host, own_hosts, other_sites, data_is_json,
      metrics_are_those_of_the_app,
      events_stream, viewers_share_one_sampler, reader_that_stalls, too_many_viewers,
-     starts_and_stops, configured, sampler_crash_ends_streams].
+     starts_and_stops, configured, sampler_crash_ends_streams, page_comes_back, busy_node].
 
 init_per_testcase(_Case, Config) ->
     {ok, _} = application:ensure_all_started(erlane_dash),
@@ -284,6 +285,30 @@ foreign_host(_Config) ->
     Open = start(#{ip => {0, 0, 0, 0}, token => none}),
     ?assertMatch({200, _, _}, get(Open, "/", [{"Host", "node.example"}])).
 
+%% The page has the names that it was told, beside bare addresses; on a loopback address as well.
+own_hosts(_Config) ->
+    [begin
+         Port = start(Options#{hosts => [<<"node.example">>]}),
+         [?assertMatch({Ip, Host, {Status, _, _}}, {Ip, Host, get(Port, "/", [{"Host", Host}])})
+          || {Host, Status} <- [{"node.example", 200}, {"NODE.example:80", 200}, {"localhost", 200},
+                                {"evil.example", 421}, {"xnode.example", 421},
+                                {"192.0.2.1", case Ip of {127, _, _, _} -> 421; _ -> 200 end}]],
+         ok = erlane_dash:stop()
+     end || #{ip := Ip} = Options <- [#{ip => {127, 0, 0, 1}},
+                                      #{ip => {0, 0, 0, 0}, token => none}]],
+    [?assertMatch({error, {hosts, _}}, erlane_dash:start(#{hosts => Bad}))
+     || Bad <- [<<"a">>, ["a"], [<<"A">>], [<<"a:80">>], [<<>>]]].
+
+%% A token in an address does not get into an access log.
+token_in_log(_Config) ->
+    Self = self(),
+    Port = start(#{token => ?TOKEN,
+                   http => #{access_log => {combined, fun(L) -> Self ! {line, L} end}}}),
+    {200, _, _} = get(Port, ["/?token=", ?TOKEN]),
+    Line = receive {line, L} -> iolist_to_binary(L) after ?WAIT_MS -> ct:fail(no_line) end,
+    ?assertEqual({Line, nomatch}, {Line, binary:match(Line, ?TOKEN)}),
+    ?assertNotEqual(nomatch, binary:match(Line, <<"\"GET / HTTP/1.1\" 200 ">>)).
+
 %% A page of another site may ask, but it costs nothing and takes no viewer's place.
 other_sites(_Config) ->
     Port = start(#{viewers => 1}),
@@ -447,6 +472,43 @@ sampler_crash_ends_streams(_Config) ->
     until(fun() -> not lists:member(whereis(erlane_dash_sampler), [Sampler, undefined]) end),
     {<<"hello">>, #{<<"started">> := Again}, _} = next(stream(Port)),
     ?assert(Again > Started).
+
+%% A sampler that crashes again and again does not end the page for good.
+page_comes_back(_Config) ->
+    Port = start(#{port => free_port()}),
+    [begin
+         Old = sampler(),
+         exit(Old, kill),
+         until(fun() -> whereis(erlane_dash_sampler) =/= Old end)
+     end || _ <- lists:seq(1, 8)],
+    _ = sampler(),
+    until(fun() ->
+                  case gen_tcp:connect({127, 0, 0, 1}, Port, []) of
+                      {ok, Socket} -> ok = gen_tcp:close(Socket), true;
+                      {error, _} -> false
+                  end
+          end),
+    ?assertMatch({200, _, _}, get(Port, "/")),
+    ok = erlane_dash:stop(),
+    ?assertEqual({error, not_found}, erlane_dash:stop()).
+
+sampler() ->
+    until(fun() -> is_pid(whereis(erlane_dash_sampler)) end),
+    whereis(erlane_dash_sampler).
+
+free_port() ->
+    {ok, Socket} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}, {reuseaddr, true}]),
+    {ok, Port} = inet:port(Socket),
+    ok = gen_tcp:close(Socket),
+    Port.
+
+%% Who asks while the sampler cannot answer is told to come again.
+busy_node(_Config) ->
+    Port = start(#{}),
+    ok = sys:suspend(whereis(erlane_dash_sampler)),
+    {503, #{<<"retry-after">> := <<"1">>}, _} = get(Port, "/api/history"),
+    ok = sys:resume(whereis(erlane_dash_sampler)),
+    ?assertMatch({200, _, _}, get(Port, "/api/history")).
 
 %% The last chunk of a stream, behind whatever was under way.
 ended({Socket, Bytes}) ->

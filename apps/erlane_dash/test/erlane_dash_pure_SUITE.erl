@@ -171,7 +171,8 @@ token_only_where_needed(_Config) ->
     [?assertMatch({ok, #{token := none}}, erlane_dash_opts:check(#{ip => Ip})) || Ip <- Inside].
 
 host_is_ours(_Config) ->
-    Host = fun(Name) -> erlane_dash_auth:host(Name, #{token => none, loopback => true}) end,
+    Host = fun(Name) -> erlane_dash_auth:host(Name, #{token => none, loopback => true, hosts => []})
+           end,
     [?assertEqual({Name, true}, {Name, Host(Name)})
      || Name <- [<<"localhost">>, <<"LOCALHOST:80">>, <<"127.0.0.1:9">>, <<"127.9.9.9">>,
                  <<"[::1]:8080">>, <<"[::1]">>, <<"shop.localhost:1">>, <<>>]],
@@ -179,7 +180,8 @@ host_is_ours(_Config) ->
      || Name <- [<<"evil.example">>, <<"localhost.evil.example">>, <<"127.0.0.1.evil.example">>,
                  <<"10.0.0.1">>, <<"[::2]">>, <<"[::1">>, <<"xlocalhost">>, <<"127.1">>,
                  <<"0x7f000001">>, <<"2130706433">>, <<"1">>, <<"[127.0.0.1]x">>, <<255, 254>>]],
-    ?assert(erlane_dash_auth:host(<<"any.example">>, #{token => none, loopback => false})).
+    ?assert(erlane_dash_auth:host(<<"any.example">>, #{token => none, loopback => false,
+                                                                 hosts => []})).
 
 token_in_header_or_cookie(_Config) ->
     Token = <<"0123456789abcdef">>,

@@ -21,14 +21,18 @@
 %%
 %% A handler runs in the process of its connection, one request after the other. It may receive
 %% messages, if it takes only those that it waits for: `{erlane_http, _}' are the server's, and
-%% what is left when it returns is thrown away. A request that
-%% came with a body is handed over when the body is there; with `init/2' a handler can ask for
-%% another limit, or for the body in pieces. `Content-Length', `Transfer-Encoding', `Connection'
-%% and `Date' are written by the server. If a handler crashes the client gets a 500, or, when
-%% part of the answer was sent, a connection that ends too early.
+%% what is left when it returns is thrown away. Between two requests the process dictionary (and
+%% with it logger's metadata) and the flag `trap_exit' are as in a new process; links, monitors,
+%% group leader and priority are as the handler left them. Who needs a process for itself starts
+%% one and waits for it. A process that is linked to the handler's takes the connection with it.
+%%
+%% A request that came with a body is handed over when the body is there; with `init/2' a handler
+%% can ask for another limit, or for the body in pieces. `Content-Length', `Transfer-Encoding',
+%% `Connection' and `Date' are written by the server. If a handler crashes the client gets a 500,
+%% or, when part of the answer was sent, a connection that ends too early.
 -module(erlane_http).
 
--export([start/2, stop/2, child_spec/2, port/1, info/1, listeners/0]).
+-export([start/2, stop/2, drain/2, child_spec/2, port/1, info/1, listeners/0]).
 -export([method/1, target/1, path/1, raw_path/1, query/1, raw_query/1, version/1, headers/1,
          header/2, header/3, host/1, scheme/1, peer/1, body/1, read_body/2, trailers/1]).
 
@@ -56,10 +60,11 @@
 
 -type options() :: erlane_http_opts:options().
 
--type info() :: #{name := atom(), state := listening | draining, scheme := http | https,
+-type info() :: #{name := atom(), state := listening | draining | down, scheme := http | https,
                   ip := inet:ip_address() | {local, binary()}, port := inet:port_number(),
                   connections := non_neg_integer(), accepted := non_neg_integer(),
-                  requests := non_neg_integer()}.
+                  requests := non_neg_integer(), _ => _}.
+%% `down': it has crashed and is being started again; why it does not listen yet is in the log.
 
 -callback handle(req(), Args :: term()) -> reply().
 -callback init(req(), Args :: term()) -> {ok, read | stream | {read, MaxBytes :: pos_integer()}}.
@@ -83,7 +88,22 @@ start(Name, Options) when is_atom(Name), is_map(Options) ->
 stop(Name, Options) ->
     erlane_http_sup:stop_listener(Name, maps:get(drain, Options, 5000)).
 
-%% @doc A listener for a supervisor of your own. The application must be running.
+%% @doc Closes a listening socket and lets the connections end, as {@link stop/2} does; the
+%% listener stays, with its figures, until it is stopped. Returns when the last connection has
+%% ended. A second call may shorten the time.
+-spec drain(atom(), Ms :: non_neg_integer()) -> ok | {error, not_found}.
+drain(Name, Ms) when is_atom(Name), is_integer(Ms), Ms >= 0 ->
+    case erlane_http_names:whereis(Name) of
+        undefined -> {error, not_found};
+        Pid ->
+            try erlane_http_server:drain(Pid, Ms)
+            catch exit:{_, {gen_server, call, _}} -> {error, not_found}
+            end
+    end.
+
+%% @doc A listener for a supervisor of your own. The application must be running. When it crashes
+%% it is started again by that supervisor; if it cannot listen then, it goes on trying and its
+%% supervisor is not troubled.
 -spec child_spec(atom(), options()) -> supervisor:child_spec().
 child_spec(Name, Options) ->
     erlane_http_sup:child_spec(Name, Options).
@@ -104,7 +124,7 @@ info(Name) ->
 %% @doc The names of all listeners.
 -spec listeners() -> [atom()].
 listeners() ->
-    erlane_http_server:names().
+    erlane_http_names:all().
 
 %% @doc The method, as it was sent: case matters.
 -spec method(req()) -> binary().

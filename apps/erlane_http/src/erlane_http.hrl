@@ -28,13 +28,18 @@
               tls_timeout :: timeout(),
               flags :: atomics:atomics_ref(),       % 1: the listener drains
               metrics :: erlane_http_metrics:handles(),
-              log :: erlane_http_log:target()}).
+              log :: erlane_http_log:target(),
+              log_query :: boolean()}).
 
 %% What a connection reads from and writes to: constant as long as it lives, but for `buffer',
 %% bytes that were read and not yet used.
 -record(conn, {socket :: gen_tcp:socket() | ssl:sslsocket(),
                transport = tcp :: tcp | ssl,
+               %% Beneath TLS.
+               under :: gen_tcp:socket() | undefined,
                buffer = <<>> :: binary(),
+               %% Ends with this one, also if it should trap exits.
+               parent :: pid(),
                srv :: #srv{}}).
 
 %% A request's head as erlane_http_head reads it.

@@ -1,6 +1,7 @@
 %% SPDX-License-Identifier: Apache-2.0
 %% @doc A keeper of connections; a listener has one for each scheduler. It has one process waiting
-%% for the next connection, counts those that are open, and knows them by its links.
+%% for the next connection, counts those that are open, and knows each: whoever else links to it
+%% and dies is none of them.
 %%
 %% It is bound to no scheduler: where a connection's process runs its keeper is mostly run next,
 %% while to wake another scheduler for each short connection costs more than all its own work.
@@ -27,6 +28,7 @@
              waiting :: pid() | undefined,  % the process that accepts
              hungry = false :: boolean(),   % no place was left for one
              open = 0 :: non_neg_integer(),
+             cut = false :: boolean(),
              draining = false :: boolean()}).
 
 -define(USED, 1).
@@ -63,25 +65,42 @@ loop(#st{server = Server, waiting = Waiting} = St) ->
     receive
         {accepted, Waiting} ->
             ok = erlane_http_metrics:opened(St#st.metrics),
+            %% The cheapest set there is, for once: it grows and shrinks in place.
+            undefined = put(Waiting, open),
             loop(more(St#st{waiting = undefined, open = St#st.open + 1}));
         {'EXIT', Waiting, Reason} -> not_accepted(Reason, St#st{waiting = undefined});
         {'EXIT', Server, Reason} -> exit(Reason);
-        {'EXIT', _, _} ->
-            ok = erlane_http_metrics:closed(St#st.metrics, 1),
-            give(St),
-            drained(more(St#st{open = St#st.open - 1}));
+        {'EXIT', Pid, Reason} ->
+            case erase(Pid) of
+                open -> drained(more(ended(Reason, St)));
+                undefined -> loop(St)
+            end;
         place -> loop(more(St));
         drain ->
             lists:foreach(fun(Pid) -> Pid ! {erlane_http, drain} end, connections(St)),
             drained(St#st{draining = true});
         cut ->
             lists:foreach(fun(Pid) -> exit(Pid, kill) end, connections(St)),
-            loop(St)
+            loop(St#st{cut = true})
     end.
 
-connections(#st{server = Server}) ->
-    {links, Links} = process_info(self(), links),
-    [Pid || Pid <- Links, is_pid(Pid), Pid =/= Server].
+%% Who waits is one of them: it may have accepted by now.
+connections(#st{waiting = Waiting}) -> [Pid || Pid <- [Waiting | get_keys(open)], is_pid(Pid)].
+
+ended(Reason, #st{metrics = Metrics, open = Open} = St) ->
+    ok = erlane_http_metrics:closed(Metrics, 1),
+    died(Reason, St),
+    give(St),
+    St#st{open = Open - 1}.
+
+died(normal, _) -> ok;
+died(killed, #st{cut = true}) -> ok;
+%% The handler is told, and what it does then must not hold up the others.
+died(Reason, #st{key = Key}) ->
+    case persistent_term:get(Key, gone) of
+        gone -> ok;
+        Srv -> _ = spawn(fun() -> erlane_http_account:died(Reason, Srv) end), ok
+    end.
 
 drained(#st{draining = true, waiting = undefined, open = 0} = St) ->
     St#st.server ! {drained, self()},

@@ -79,6 +79,8 @@ kind({Status, Headers, {file, File, {Offset, Length}}}, Req, Conn, Close)
 kind({stream, Status, Headers, Fun}, Req, Conn, Close) when is_function(Fun, 1) ->
     stream(Status, Headers, fun(Send) -> {Fun(Send), Conn} end, lazy, Req, Conn, Close);
 kind({sse, Headers, Fun}, Req, Conn, Close) when is_function(Fun, 1) ->
+    %% The end of Fun's process is to be ours.
+    _ = process_flag(trap_exit, false),
     Run = fun(Send) ->
                   case erlane_http_sse:run(Conn, Send, Fun, #{}) of
                       {ok, Conn1} -> {ok, Conn1};
@@ -123,12 +125,23 @@ failed(Why) when Why =:= enoent; Why =:= enotdir; Why =:= badarg -> 404;
 failed(eacces) -> 403;
 failed(_) -> 500.
 
-opened(Status, Headers, Fd, Part, Req, Conn, Close0) ->
+opened(Status, Headers, Fd, Part, Req, Conn, Close) ->
     {ok, Size} = file:position(Fd, eof),
-    {Offset, Length} = case Part of
-                           all -> {0, Size};
-                           {From, Bytes} when From + Bytes =< Size -> Part
-                       end,
+    case Part of
+        all -> part(Status, Headers, Fd, {0, Size}, Req, Conn, Close);
+        {From, Bytes} when From + Bytes =< Size ->
+            part(Status, Headers, Fd, Part, Req, Conn, Close);
+        %% It was longer when the handler looked at it.
+        _ ->
+            case erlane_http:header(<<"range">>, Req) of
+                undefined -> kind({404, [], <<>>}, Req, Conn, Close);
+                _ ->
+                    Is = <<"bytes */", (integer_to_binary(Size))/binary>>,
+                    kind({416, [{<<"content-range">>, Is}], <<>>}, Req, Conn, Close)
+            end
+    end.
+
+part(Status, Headers, Fd, {Offset, Length}, Req, Conn, Close0) ->
     HasBody = erlane_http_reply:has_body(Req#req.head#head.method, Status),
     {Fields, Own} = erlane_http_reply:fields(Headers),
     Framing = if Status =:= 204 -> none; true -> Length end,

@@ -19,8 +19,8 @@ start(_Type, _Args) ->
 prep_stop(State) ->
     {ok, Ms} = application:get_env(erlane_http, drain),
     Drains = [spawn_monitor(fun() -> erlane_http_server:drain(Pid, Ms) end)
-              || Name <- erlane_http_server:names(),
-                 Pid <- [erlane_http_server:whereis(Name)], Pid =/= undefined],
+              || Name <- erlane_http_names:all(),
+                 Pid <- [erlane_http_names:whereis(Name)], Pid =/= undefined],
     [receive {'DOWN', Ref, process, Pid, _} -> ok end || {Pid, Ref} <- Drains],
     State.
 

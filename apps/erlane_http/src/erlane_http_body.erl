@@ -6,7 +6,7 @@
 %% Time in which the handler did not ask does not count.
 -module(erlane_http_body).
 
--export([whole/3, open/2, read/2, leave/1, drain/2]).
+-export([whole/3, open/2, read/2, going_on/1, leave/1, drain/2]).
 
 -export_type([left/0]).
 
@@ -20,7 +20,8 @@
 
 -record(body, {conn :: #conn{},
                left :: non_neg_integer() | erlane_http_chunked:state() | done,
-               expect :: boolean(),                  % 100 (Continue) is to be sent first
+               %% 100 (Continue) is to be sent first, and not any more when another answer has been.
+               expect :: boolean() | too_late,
                got = 0 :: non_neg_integer(),
                announced = 0 :: non_neg_integer(),   % by the size of a chunk
                waited = 0 :: non_neg_integer(),      % microseconds
@@ -100,13 +101,34 @@ pieces(Req, Body, Want, Until, Acc) ->
             exit({?MODULE, Error})
     end.
 
+%% @doc Of an answer with this status that is made while the body may still be read: within it a
+%% 100 (Continue) would be a part of it. So it is said now, if the request is being done; of one
+%% that is refused the body is not asked for.
+-spec going_on(100..999) -> ok | {error, closed}.
+going_on(Status) ->
+    case get(?KEY) of
+        #body{expect = true, left = Left} = Body when Left =/= done, Status < 300 ->
+            case continue(Body) of
+                {ok, Body1} -> _ = put(?KEY, Body1), ok;
+                Error -> Error
+            end;
+        #body{expect = true} = Body -> _ = put(?KEY, Body#body{expect = too_late}), ok;
+        _ -> ok
+    end.
+
+continue(#body{conn = Conn} = Body) ->
+    case erlane_http_io:send(Conn, <<"HTTP/1.1 100 Continue\r\n\r\n">>) of
+        ok -> {ok, Body#body{expect = false}};
+        {error, _} -> {error, closed}
+    end.
+
 %% @doc After the handler: what of a body that was open is left. Close where it may be more than
 %% Max bytes, or where the client may never send it.
 -spec leave(non_neg_integer()) -> {done, #conn{}} | {left, left()} | close.
 leave(Max) ->
     case erase(?KEY) of
         #body{left = done, conn = Conn} -> {done, Conn};
-        #body{expect = true} -> close;
+        #body{expect = Expect} when Expect =/= false -> close;
         #body{left = Left} when is_integer(Left), Left > Max -> close;
         #body{} = Body -> {left, Body};
         _ -> close
@@ -130,10 +152,10 @@ drain_to(Body, Max) ->
 
 next(#body{conn = #conn{buffer = Buffer} = Conn} = Body, _) when Buffer =/= <<>> ->
     feed(Buffer, Body#body{conn = Conn#conn{buffer = <<>>}});
-next(#body{expect = true, conn = Conn} = Body, Until) ->
-    case erlane_http_io:send(Conn, <<"HTTP/1.1 100 Continue\r\n\r\n">>) of
-        ok -> next(Body#body{expect = false}, Until);
-        {error, _} -> {error, closed}
+next(#body{expect = true} = Body, Until) ->
+    case continue(Body) of
+        {ok, Body1} -> next(Body1, Until);
+        Error -> Error
     end;
 next(#body{conn = #conn{srv = Srv} = Conn, waited = Waited} = Body, Until) ->
     Before = now_us(),

@@ -41,8 +41,9 @@
 %% After so long without a request the heap shrinks to what is needed.
 -define(TICK_MS, 2000).
 -define(MAX_PAUSE_MS, 1000).
+%% Who has sent nothing for so long is listened to in a way that hears a drain.
+-define(FIRST_MS, 500).
 -define(MAX_LINGER, 16777216).
--define(LOG_DEPTH, 60).
 
 %% @doc A process that waits for a connection, for the acceptor that calls. It sends
 %% `{accepted, Pid}' when it has one, and ends with it. Key is that of the listener's #srv{}.
@@ -74,27 +75,50 @@ accept(Parent, #srv{listen = Listen, metrics = Metrics} = Srv, Pause) ->
     end.
 
 open(Socket, Parent, #srv{scheme = http} = Srv) ->
-    first(#st{conn = #conn{socket = Socket, srv = Srv}, srv = Srv, parent = Parent});
+    Conn = #conn{socket = Socket, srv = Srv, parent = Parent},
+    first(#st{conn = Conn, srv = Srv, parent = Parent});
 open(Socket, Parent, #srv{scheme = https, tls = Tls, tls_timeout = Timeout} = Srv) ->
     case ssl:handshake(Socket, Tls, Timeout) of
         {ok, Secure} ->
-            Conn = #conn{socket = Secure, transport = ssl, srv = Srv},
+            Conn = #conn{socket = Secure, transport = ssl, under = Socket, srv = Srv,
+                         parent = Parent},
             first(#st{conn = Conn, srv = Srv, parent = Parent});
         {error, Reason} ->
             _ = gen_tcp:close(Socket),
-            event(closed, #{reason => {tls, Reason}}, Srv)
+            erlane_http_account:event(closed, #{reason => {tls, Reason}}, Srv)
     end.
 
 %% The first bytes are mostly here already: no timer, no message.
 first(#st{conn = Conn, srv = #srv{head_timeout = Timeout} = Srv} = St) ->
     Since = now_ns(),
-    case erlane_http_io:recv(Conn, Timeout) of
+    case erlane_http_io:recv(Conn, min(?FIRST_MS, Timeout)) of
         {ok, Data, _} ->
             ok = erlane_http_metrics:received(Srv#srv.metrics, byte_size(Data)),
             parse(Data, start, Since, 1, St);
-        {error, timeout} -> timeout(first_byte, St);
+        {error, timeout} -> silent(Since, St);
         {error, Reason} -> closed(Reason, St)
     end.
+
+%% A browser opens connections ahead; it may never need this one, and a drain does not wait for it.
+silent(Since, #st{conn = Conn, srv = #srv{head_timeout = Timeout}} = St) ->
+    case erlane_http_io:once(Conn) of
+        ok ->
+            Socket = erlane_http_io:socket(Conn),
+            {Data, Closed, Error} = erlane_http_io:messages(Conn),
+            receive
+                {Data, Socket, Bytes} -> received(Bytes, 1, St);
+                {Closed, Socket} -> closed(closed, St);
+                {Error, Socket, Reason} -> closed(Reason, St);
+                {erlane_http, drain} -> closed(drained, St)
+            after rest(Timeout, Since) ->
+                timeout(first_byte, St)
+            end;
+        {error, _} -> closed(closed, St)
+    end.
+
+%% What is left of a time, in milliseconds.
+rest(infinity, _) -> infinity;
+rest(Timeout, Since) -> max(0, Timeout - (now_ns() - Since) div 1000000).
 
 %%
 %% Between requests. N is the number of the next one.
@@ -135,8 +159,8 @@ tick(Since, N, #st{srv = #srv{idle_timeout = Timeout}} = St) ->
     if
         Idle >= Timeout -> timeout(idle, St);
         Idle < ?TICK_MS - 1 ->
-            await(Since, N, St#st{tick = again(?TICK_MS),
-                                  due = now_ns() + ?TICK_MS * 1000000});
+            Ms = min(?TICK_MS, rest(Timeout, Since)), % an atom is greater
+            await(Since, N, St#st{tick = again(Ms), due = now_ns() + Ms * 1000000});
         true ->
             Tick = case Timeout of
                        infinity -> undefined;
@@ -166,15 +190,27 @@ received(Data, N, #st{srv = #srv{metrics = Metrics}} = St) ->
     ok = erlane_http_metrics:received(Metrics, byte_size(Data)),
     parse(Data, start, now_ns(), N, St).
 
+%% The next request may be another user's, behind a proxy that keeps its connections: it must not
+%% find what the handler has left in the process, nor be logged with it. The seed of `rand' is
+%% nobody's secret, and dear to make.
+next(Buffer, N, Now, St) ->
+    _ = process_flag(trap_exit, false),
+    _ = case get() of
+            [] -> ok;
+            [{rand_seed, _}] -> ok;
+            _ -> erase()
+        end,
+    following(Buffer, N, Now, St).
+
 %% More requests were here already: they are answered in their order, and nothing is read before.
-next(<<>>, N, Now, St) -> wait(Now, N, St);
-next(Buffer, N, Now, #st{last = Last, req = Req} = St) when is_binary(Last) ->
+following(<<>>, N, Now, St) -> wait(Now, N, St);
+following(Buffer, N, Now, #st{last = Last, req = Req} = St) when is_binary(Last) ->
     Size = byte_size(Last),
     case Buffer of
         <<Head:Size/binary, Rest/binary>> when Head =:= Last -> call(Req, Rest, N, Now, St);
         _ -> parse(Buffer, start, Now, N, St)
     end;
-next(Buffer, N, Now, St) ->
+following(Buffer, N, Now, St) ->
     parse(Buffer, start, Now, N, St).
 
 %%
@@ -185,19 +221,15 @@ parse(Buffer, Cont, Since, N, #st{srv = #srv{limits = Limits}} = St) ->
     case erlane_http_head:parse(Buffer, Limits, Cont) of
         {ok, Head, Rest} -> request(Head, Rest, Buffer, N, St);
         {more, Cont1} -> more(Buffer, Cont1, Since, N, St);
-        {error, Status, Why} -> refuse(Status, Why, St)
+        {error, Status, Why} -> refuse(Status, Why, Buffer, St)
     end.
 
 more(Buffer, Cont, Since, N, #st{conn = Conn, srv = #srv{head_timeout = Timeout} = Srv} = St) ->
-    Left = case Timeout of
-               infinity -> infinity;
-               _ -> max(0, Timeout - (now_ns() - Since) div 1000000)
-           end,
-    case erlane_http_io:recv(Conn, Left) of
+    case erlane_http_io:recv(Conn, rest(Timeout, Since)) of
         {ok, Data, _} ->
             ok = erlane_http_metrics:received(Srv#srv.metrics, byte_size(Data)),
             parse(<<Buffer/binary, Data/binary>>, Cont, Since, N, St);
-        {error, timeout} -> refuse(408, slow_head, St);
+        {error, timeout} -> refuse(408, slow_head, Buffer, St);
         {error, Reason} -> closed(Reason, St)
     end.
 
@@ -237,7 +269,7 @@ body({read, Max}, #req{head = Head} = Req, Conn, N, Now, St) ->
         {ok, Body, Trailers, #conn{buffer = Rest}} ->
             call(Req#req{body = Body, trailers = Trailers}, Rest, N, Now, St);
         {error, closed} -> closed(closed, St);
-        {error, Status, Why} -> refuse(Status, Why, St)
+        {error, Status, Why} -> refuse(Status, Why, Head, St)
     end;
 body(stream, #req{head = Head} = Req, Conn, N, Now, St) ->
     ok = erlane_http_body:open(Head, Conn),
@@ -292,7 +324,12 @@ reply(Status, Headers, Body, Req, Rest, N, Now, St) ->
 other({upgrade, _, _}, #req{body = stream} = Req, Rest, N, Now, St) ->
     other({400, [], <<"an upgrade has no body\n">>}, Req, Rest, N, Now, St);
 other({upgrade, Module, Args}, #req{conn = Conn} = Req, Rest, N, Now, St) ->
+    _ = process_flag(trap_exit, false),
     upgrade(Module, Args, Req, Conn#conn{buffer = Rest}, N, Now, without_tick(St));
+other({stream, Status, _, _} = Reply, #req{body = stream} = Req, _, N, Now, St)
+  when is_integer(Status) ->
+    %% The function may read what the handler has not.
+    answer_and_leave(erlane_http_body:going_on(Status), Reply, Req, N, Now, St);
 other({sse, _, _} = Reply, Req, Rest, N, Now, #st{tick = Tick} = St) when Tick =/= undefined ->
     other(Reply, Req, Rest, N, Now, without_tick(St));
 other(Reply, #req{body = stream} = Req, _, N, Now, #st{conn = Conn, srv = Srv} = St) ->
@@ -312,16 +349,36 @@ closing(N, #srv{flags = Flags, max_requests = Max}) ->
 answer(Reply, #req{head = #head{close = Close0}} = Req, Conn, Close, N, Now, St) ->
     answered(erlane_http_answer:send(Reply, Req, Conn, Close orelse Close0), Req, N, Now, St).
 
+answer_and_leave(ok, Reply, #req{head = #head{close = Close}} = Req, N, Now,
+                 #st{conn = Conn, srv = Srv} = St) ->
+    Answer = erlane_http_answer:send(Reply, Req, Conn, closing(N, Srv) orelse Close),
+    case {Answer, erlane_http_body:leave(Srv#srv.drain_bytes)} of
+        {{sent, Status, Sent, Closes, _}, {done, Conn1}} ->
+            answered({sent, Status, Sent, Closes, Conn1}, Req, N, Now, St);
+        {{sent, Status, Sent, false, _}, {left, Left}} ->
+            ok = done(Status, Sent, Req, Now, St),
+            drain(Left, N, St);
+        {{sent, Status, Sent, _, _}, _} ->
+            ok = done(Status, Sent, Req, Now, St),
+            linger(St);
+        _ -> answered(Answer, Req, N, Now, St)
+    end;
+answer_and_leave({error, closed}, _, _, _, _, St) ->
+    closed(closed, St).
+
+drain(Left, N, #st{srv = #srv{drain_bytes = Max}} = St) ->
+    case erlane_http_body:drain(Left, Max) of
+        {ok, #conn{buffer = Rest}} -> next(Rest, N + 1, now_ns(), St);
+        close -> linger(St)
+    end.
+
 %% The answer does not wait for the body.
 answer_and_drain(Reply, #req{head = #head{close = Close0}} = Req, Left, Close, N, Now,
-                 #st{conn = Conn, srv = Srv} = St) ->
+                 #st{conn = Conn} = St) ->
     case erlane_http_answer:send(Reply, Req, Conn, Close orelse Close0) of
         {sent, Status, Sent, false, _} ->
             ok = done(Status, Sent, Req, Now, St),
-            case erlane_http_body:drain(Left, Srv#srv.drain_bytes) of
-                {ok, #conn{buffer = Rest}} -> next(Rest, N + 1, now_ns(), St);
-                close -> linger(St)
-            end;
+            drain(Left, N, St);
         {sent, Status, Sent, true, _} ->
             ok = done(Status, Sent, Req, Now, St),
             linger(St);
@@ -343,7 +400,7 @@ sent(ok, Status, Sent, false, Req, Rest, N, Start, #st{srv = Srv} = St) ->
     ok = erlane_http_metrics:request(Srv#srv.metrics, Method, Status, Now - Start, Sent),
     case Srv of
         #srv{event = false, log = none} -> ok;
-        _ -> tell(Status, Sent, Req, Now - Start, Srv)
+        _ -> erlane_http_account:tell(Status, Sent, Req, Now - Start, Srv)
     end,
     next(Rest, N + 1, Now, St);
 sent(ok, Status, Sent, true, #req{head = #head{close = Asked}} = Req, Rest, _, Start, St) ->
@@ -379,18 +436,13 @@ upgrade(Module, Args, Req, Conn, N, Now, #st{srv = Srv} = St) ->
 
 crashed(exit, {erlane_http_body, {error, closed}}, _, nothing, _, _, _, St) ->
     closed(closed, St);
-crashed(exit, {erlane_http_body, {error, Status, Why}}, _, nothing, _, _, _, St) ->
-    refuse(Status, Why, St);
+crashed(exit, {erlane_http_body, {error, Status, Why}}, _, nothing, #req{head = Head}, _, _, St) ->
+    refuse(Status, Why, Head, St);
 crashed(exit, {erlane_http_body, _}, _, {Status, Sent, _}, Req, _, Now, St) ->
     ok = done(Status, Sent, Req, Now, St),
     closed(cut, St);
 crashed(Class, Reason, Stack, Before, Req, _, Now, #st{conn = Conn, srv = Srv} = St) ->
-    ok = erlane_http_metrics:event(Srv#srv.metrics, crashed),
-    #req{head = #head{method = Method}} = Req,
-    {Why, Where} = erlane_http_crash:report(Reason, Stack),
-    ?LOG_ERROR("http ~ts: ~ts: the handler crashed: ~0tp:~0tP~n~0tP",
-               [Srv#srv.name, Method, Class, Why, ?LOG_DEPTH, Where, ?LOG_DEPTH]),
-    ok = event(crashed, #{class => Class, reason => Why, stacktrace => Where}, Srv),
+    ok = erlane_http_account:crashed(Class, Reason, Stack, Req, Srv),
     case Before of
         nothing ->
             Bytes = erlane_http_answer:refusal(500, []),
@@ -406,61 +458,25 @@ crashed(Class, Reason, Stack, Before, Req, _, Now, #st{conn = Conn, srv = Srv} =
     end.
 
 %% Of a request that cannot be read nothing that follows can be read either.
-refuse(Status, Why, #st{conn = Conn, srv = Srv} = St) ->
-    Event = case Status of
-                408 -> timeout;
-                _ -> bad_request
-            end,
-    ok = erlane_http_metrics:event(Srv#srv.metrics, Event),
-    ok = event(Event, #{status => Status, reason => Why}, Srv),
-    _ = erlane_http_io:send(Conn, erlane_http_answer:refusal(Status, [])),
+refuse(Status, Why, What, #st{conn = Conn} = St) ->
+    Bytes = erlane_http_answer:refusal(Status, []),
+    _ = erlane_http_io:send(Conn, Bytes),
+    ok = erlane_http_account:refused(Status, Why, iolist_size(Bytes), What, Conn),
     linger(St).
 
 timeout(Why, #st{conn = Conn, srv = Srv}) ->
-    ok = event(timeout, #{reason => Why}, Srv),
+    ok = erlane_http_account:event(timeout, #{reason => Why}, Srv),
     erlane_http_io:close(Conn).
 
 closed(Reason, #st{conn = Conn, srv = Srv}) ->
-    ok = event(closed, #{reason => Reason}, Srv),
+    ok = erlane_http_account:event(closed, #{reason => Reason}, Srv),
     erlane_http_io:close(Conn).
 
 linger(#st{conn = Conn, srv = #srv{linger_timeout = Timeout} = Srv}) ->
-    ok = event(closed, #{reason => normal}, Srv),
+    ok = erlane_http_account:event(closed, #{reason => normal}, Srv),
     erlane_http_io:linger(Conn, Timeout, ?MAX_LINGER).
 
-%%
-%% Accounts
-%%
-
-done(Status, Sent, #req{head = #head{method = Method}} = Req, Start, #st{srv = Srv}) ->
-    Ns = now_ns() - Start,
-    ok = erlane_http_metrics:request(Srv#srv.metrics, Method, Status, Ns, Sent),
-    tell(Status, Sent, Req, Ns, Srv).
-
-%% A line that waits to be written must not keep all that was read.
-copied(Name, Req) -> binary:copy(erlane_http:header(Name, Req, <<>>)).
-
-tell(_, _, _, _, #srv{event = false, log = none}) -> ok;
-tell(Status, Sent, #req{head = Head} = Req, Ns, #srv{log = Log} = Srv) ->
-    #head{method = Method, target = Target, version = Version} = Head,
-    Us = Ns div 1000,
-    Peer = erlane_http:peer(Req),
-    Log =:= none orelse
-        erlane_http_log:write(Log, #{time => erlang:system_time(second), peer => Peer,
-                                     method => Method, target => binary:copy(Target),
-                                     version => Version, status => Status, sent => Sent,
-                                     duration_us => Us, referer => copied(<<"referer">>, Req),
-                                     agent => copied(<<"user-agent">>, Req)}),
-    event(request_done, #{method => Method, target => Target, status => Status, sent => Sent,
-                          duration_us => Us, peer => Peer}, Srv).
-
-event(_, _, #srv{event = false}) -> ok;
-event(Name, Data, #srv{handler = Module, args = Args, name = Listener}) ->
-    _ = try Module:event(Name, Data, Args)
-        catch Class:Reason:Stack ->
-            ?LOG_ERROR("http ~ts: event ~ts: ~0tp:~0tp~n~0tp",
-                       [Listener, Name, Class, Reason, Stack])
-        end,
-    ok.
+done(Status, Sent, Req, Start, #st{srv = Srv}) ->
+    erlane_http_account:done(Status, Sent, Req, now_ns() - Start, Srv).
 
 now_ns() -> erlang:monotonic_time(nanosecond).

@@ -21,15 +21,21 @@ create() ->
 -spec now(integer()) -> {Until :: integer(), binary()}.
 now(Now) ->
     Id = erlang:system_info(scheduler_id),
-    case ets:lookup(?TABLE, Id) of
+    try ets:lookup(?TABLE, Id) of
         [{_, Until, Text}] when Now < Until, Now >= Until - ?SECOND -> {Until, Text};
         _ ->
-            System = erlang:system_time(nanosecond),
-            Until = erlang:monotonic_time(nanosecond) + ?SECOND - System rem ?SECOND,
-            Text = format(System div ?SECOND),
+            {Until, Text} = Made = made(),
             true = ets:insert(?TABLE, {Id, Until, Text}),
-            {Until, Text}
+            Made
+    catch
+        %% A listener of somebody else's supervisor may outlive this application.
+        error:badarg -> made()
     end.
+
+made() ->
+    System = erlang:system_time(nanosecond),
+    Until = erlang:monotonic_time(nanosecond) + ?SECOND - System rem ?SECOND,
+    {Until, format(System div ?SECOND)}.
 
 %% @doc Seconds since 1970 as an IMF-fixdate, `Sun, 06 Nov 1994 08:49:37 GMT'.
 -spec format(integer()) -> binary().

@@ -82,8 +82,9 @@ copy(Conn, Fd, Offset, Left, Sent) ->
         {error, _} = Error -> Error
     end.
 
-%% sendfile waits for the peer without any limit. A process beside it looks whether bytes move,
-%% and kills us if they do not; our end closes the socket.
+%% sendfile waits for the peer without any limit. A process beside it looks whether bytes move, and
+%% resets the connection if they do not: then sendfile returns, and what was sent can be told. That
+%% of inet's driver does not return when another process closes its port, so there it ends us.
 watch(_Socket, infinity) ->
     none;
 watch(Socket, Timeout) ->
@@ -100,10 +101,24 @@ watch(Owner, Ref, Socket, Timeout, Before) ->
         {'DOWN', Ref, process, Owner, _} -> ok
     after Timeout ->
         case moved(Socket) of
-            Before -> exit(Owner, kill);
+            Before ->
+                stalled(Owner, Socket),
+                receive
+                    done -> ok;
+                    {'DOWN', Ref, process, Owner, _} -> ok
+                after Timeout ->
+                    exit(Owner, kill)
+                end;
             Now -> watch(Owner, Ref, Socket, Timeout, Now)
         end
     end.
+
+stalled(Owner, Socket) when is_port(Socket) ->
+    exit(Owner, {shutdown, stalled});
+stalled(_, Socket) ->
+    %% Without this the close would wait for the bytes that the peer does not take.
+    reset(Socket),
+    gen_tcp:close(Socket).
 
 moved(Socket) ->
     inet:getstat(Socket, [send_oct]).
@@ -172,12 +187,17 @@ linger_until(_, _, _) ->
 
 now_ms() -> erlang:monotonic_time(millisecond).
 
-%% @doc Makes the close that follows a reset, where there is no TLS to tell the difference.
+%% @doc Makes the close that follows a reset. Over TLS it is done at once, and beneath: ssl would
+%% say that all has been sent.
 -spec abort(conn()) -> ok.
 abort(#conn{transport = tcp, socket = Socket}) ->
+    reset(Socket);
+abort(#conn{transport = ssl, under = Socket}) ->
+    reset(Socket),
+    gen_tcp:close(Socket).
+
+reset(Socket) ->
     _ = inet:setopts(Socket, [{linger, {true, 0}}]),
-    ok;
-abort(#conn{transport = ssl}) ->
     ok.
 
 %% @doc Closes the connection.

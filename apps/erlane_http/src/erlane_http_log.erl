@@ -2,7 +2,8 @@
 %% @doc The access log: a line for each request, made and written by a process of its own.
 %%
 %% A connection only sends a message. Where lines cannot be written as fast as requests come, as
-%% many as fit wait, the rest are dropped and counted: the log never slows a client down.
+%% many as fit wait, the rest are dropped and counted: the log never slows a client down. Nor does
+%% it end a listener: a line that cannot be made or written is lost and told of.
 -module(erlane_http_log).
 -behaviour(gen_server).
 
@@ -20,6 +21,14 @@
                    duration_us := non_neg_integer(), referer := binary(), agent := binary()}.
 -type target() :: none | {pid(), atomics:atomics_ref()}.
 
+-record(st, {format :: format(),
+             to :: file:name_all() | fun((iodata()) -> term()),
+             out :: file:fd() | fun((iodata()) -> term()),
+             counts :: atomics:atomics_ref(),
+             lost = 0 :: non_neg_integer(),          % lines that could not be written
+             told :: integer() | undefined}).        % when that was last said
+
+-define(TELL_MS, 60000).
 -define(MAX_WAITING, 10000).
 -define(WAITING, 1).
 -define(DROPPED, 2).
@@ -62,45 +71,61 @@ write({Pid, Counts}, Entry) ->
 reopen(none) -> ok;
 reopen({Pid, _}) -> gen_server:call(Pid, reopen, infinity).
 
--spec init(term()) -> {ok, term()} | {stop, {shutdown, term()}}.
+-spec init(term()) -> {ok, #st{}} | {stop, {shutdown, term()}}.
 init({Format, To, Counts}) ->
     process_flag(message_queue_data, off_heap),
     case open(To) of
-        {ok, Out} -> {ok, {Format, To, Out, Counts}};
+        {ok, Out} -> {ok, #st{format = Format, to = To, out = Out, counts = Counts}};
         {error, Why} -> {stop, {shutdown, Why}}
     end.
 
 open(Fun) when is_function(Fun, 1) -> {ok, Fun};
 open(Name) -> file:open(Name, [append, raw, binary | ?DELAY]).
 
--spec handle_call(reopen, gen_server:from(), term()) -> {reply, term(), term()}.
-handle_call(reopen, _From, {Format, To, Out, Counts} = State) ->
+-spec handle_call(reopen, gen_server:from(), #st{}) -> {reply, term(), #st{}}.
+handle_call(reopen, _From, #st{to = To, out = Out} = St) ->
     case open(To) of
         {ok, Out1} ->
             is_function(Out) orelse file:close(Out),
-            {reply, ok, {Format, To, Out1, Counts}};
-        {error, _} = Error -> {reply, Error, State}
+            {reply, ok, St#st{out = Out1}};
+        {error, _} = Error -> {reply, Error, St}
     end.
 
 -spec handle_cast(term(), State) -> {noreply, State}.
 handle_cast(_, State) -> {noreply, State}.
 
 -spec handle_info(term(), State) -> {noreply, State}.
-handle_info({entry, Entry}, {Format, _, Out, Counts} = State) ->
+handle_info({entry, Entry}, #st{format = Format, out = Out, counts = Counts} = St) ->
     ok = atomics:sub(Counts, ?WAITING, 1),
     dropped(atomics:exchange(Counts, ?DROPPED, 0)),
-    _ = try put_line(Out, line(Format, Entry))
-        catch Class:Reason -> ?LOG_WARNING("access log: ~0tp:~0tp", [Class, Reason])
-        end,
-    {noreply, State};
+    try put_line(Out, line(Format, Entry)) of
+        {error, Why} -> {noreply, lost(Why, St)};
+        _ -> {noreply, St}
+    catch
+        _:Why -> {noreply, lost(Why, St)}
+    end;
 handle_info(_, State) ->
     {noreply, State}.
 
 -spec terminate(term(), term()) -> ok.
-terminate(_, {_, _, Out, _}) ->
+terminate(_, #st{out = Out} = St) ->
     %% Lines may still be in the delayed write.
-    _ = is_function(Out) orelse file:close(Out),
-    ok.
+    case is_function(Out) orelse file:close(Out) of
+        {error, Why} -> _ = lost(Why, St#st{told = undefined}), ok;
+        _ -> ok
+    end.
+
+%% A full disk is told of once a minute, not once a line. What a delayed write lost is told with
+%% the next line: there are at least so many.
+lost(Why, #st{lost = Lost, told = Told} = St) ->
+    Now = erlang:monotonic_time(millisecond),
+    case Told =:= undefined orelse Now - Told >= ?TELL_MS of
+        true ->
+            ?LOG_WARNING("access log: ~b lines or more are lost: ~0tP", [Lost + 1, Why, 20]),
+            St#st{lost = 0, told = Now};
+        false ->
+            St#st{lost = Lost + 1}
+    end.
 
 dropped(0) -> ok;
 dropped(N) -> ?LOG_WARNING("access log: ~b lines were dropped, they came too fast", [N]).
@@ -108,7 +133,8 @@ dropped(N) -> ?LOG_WARNING("access log: ~b lines were dropped, they came too fas
 put_line(Fun, Line) when is_function(Fun) -> Fun(Line);
 put_line(File, Line) -> file:write(File, Line).
 
-%% @doc One line with its end. `common' and `combined' are Apache's, `json' has one object.
+%% @doc One line with its end. `common' and `combined' are Apache's, `json' has one object. A
+%% request that was refused before it was understood has no method, and what came as its target.
 -spec line(format(), entry()) -> iodata().
 line(json, #{version := {1, Minor}} = Entry) ->
     #{time := Time, peer := Peer, method := Method, target := Target, status := Status,
@@ -123,9 +149,14 @@ line(Format, #{version := {1, Minor}} = Entry) ->
     #{time := Time, peer := Peer, method := Method, target := Target, status := Status,
       sent := Sent, referer := Referer, agent := Agent} = Entry,
     [peer(Peer), <<" - - [">>, apache_time(Time), <<"] ">>,
-     quoted([Method, $\s, Target, <<" HTTP/1.">>, integer_to_binary(Minor)]), $\s,
+     quoted(request(Method, Target, Minor)), $\s,
      integer_to_binary(Status), $\s, integer_to_binary(Sent),
      [[$\s, quoted(dash(Referer)), $\s, quoted(dash(Agent))] || Format =:= combined], $\n].
+
+%% Of a request that was not understood the target has what came.
+request(<<>>, Line, _) -> dash(Line);
+request(Method, Target, Minor) ->
+    [Method, $\s, Target, <<" HTTP/1.">>, integer_to_binary(Minor)].
 
 dash(<<>>) -> <<"-">>;
 dash(Text) -> Text.

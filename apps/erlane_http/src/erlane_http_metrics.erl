@@ -3,7 +3,7 @@
 %% some additions in memory of its own scheduler.
 -module(erlane_http_metrics).
 
--export([new/1, request/5, received/2, event/2, opened/1, closed/2, totals/1]).
+-export([new/1, request/5, received/2, sent/2, event/2, opened/1, closed/2, totals/1]).
 
 -export_type([handles/0, event/0]).
 
@@ -80,6 +80,10 @@ class(_) -> 5.
 %% @doc Bytes came.
 -spec received(handles(), non_neg_integer()) -> ok.
 received({_, _, Group, _}, Bytes) -> erlane_metrics:add(Group, ?RECEIVED, Bytes).
+
+%% @doc Bytes were sent that are no answer's.
+-spec sent(handles(), non_neg_integer()) -> ok.
+sent({_, _, Group, _}, Bytes) -> erlane_metrics:add(Group, ?SENT, Bytes).
 
 %% @doc Something went wrong.
 -spec event(handles(), event()) -> ok.

@@ -20,6 +20,7 @@
           tls => none | [term()],                           % ssl:tls_server_option()
           access_log => none | {erlane_http_log:format(),
                                 file:name_all() | fun((iodata()) -> term())},
+          log_query => boolean(),                           % false: targets without it
           connections => pos_integer() | infinity,          % exact; more wait in the backlog
           drain => non_neg_integer(),                       % ms, when its supervisor stops it
           %% Bytes and numbers.
@@ -57,8 +58,9 @@ defaults() ->
     maps:merge(erlane_http_head:limits(),
                #{port => 0, ip => {127, 0, 0, 1}, socket => erlane, socket_opts => [],
                  backlog => 1024, defer_accept => true, tls => none, access_log => none,
-                 connections => 65536, drain => 5000, max_body => 1048576, max_chunk_ext => 256,
-                 max_requests => infinity, drain_bytes => 65536, tls_timeout => 10000,
+                 log_query => true, connections => 65536, drain => 5000, max_body => 1048576,
+                 max_chunk_ext => 256, max_requests => infinity, drain_bytes => 65536,
+                 tls_timeout => 10000,
                  head_timeout => 10000, idle_timeout => 60000, body_grace => 5000,
                  body_min_rate => 500, send_timeout => 30000, linger_timeout => 2000}).
 
@@ -103,7 +105,7 @@ value(ip, Ip) ->
 value(socket, Socket) when Socket =:= erlane; Socket =:= gen_tcp -> ok;
 value(socket_opts, List) when is_list(List) -> ok;
 value(backlog, N) -> between(N, 1, 65535);
-value(defer_accept, Bool) when is_boolean(Bool) -> ok;
+value(Key, Bool) when is_boolean(Bool), (Key =:= defer_accept orelse Key =:= log_query) -> ok;
 value(tls, none) -> ok;
 value(tls, List) when is_list(List) -> tls(List);
 value(access_log, none) -> ok;
@@ -133,6 +135,13 @@ between(Value, _, _) -> {badarg, Value}.
 %% ssl looks at its options when a handshake begins; a listener that nobody will use makes it
 %% look now.
 tls(Options) ->
+    %% It would leave the rest of the handshake to a caller who is not there.
+    case lists:member({handshake, hello}, Options) of
+        true -> {not_supported, {handshake, hello}};
+        false -> tls_started(Options)
+    end.
+
+tls_started(Options) ->
     case application:ensure_all_started(ssl) of
         {ok, _} ->
             try ssl:listen(0, [{ip, {127, 0, 0, 1}} | Options]) of
@@ -186,7 +195,8 @@ bound(_, Socket) ->
 -spec srv(atom(), gen_tcp:socket(), erlane_http_metrics:handles(), erlane_http_log:target(),
           map()) -> #srv{}.
 srv(Name, Listen, Metrics, Log, #{handler := {Module, Args}, tls := Tls} = O) ->
-    #srv{name = Name, listen = Listen, metrics = Metrics, log = Log, flags = atomics:new(1, []),
+    #srv{name = Name, listen = Listen, metrics = Metrics, log = Log,
+         log_query = maps:get(log_query, O), flags = atomics:new(1, []),
          handler = Module, handle = fun Module:handle/2, args = Args,
          init = erlang:function_exported(Module, init, 2),
          event = erlang:function_exported(Module, event, 3),

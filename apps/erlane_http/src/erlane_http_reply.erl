@@ -44,7 +44,7 @@ fields([{Name, Value0} | Rest], Acc, Own) when is_binary(Name) ->
         false -> fields(Rest, [Acc, Name, <<": ">>, Value, <<"\r\n">>], Own);
         <<"date">> ->
             fields(Rest, [Acc, Name, <<": ">>, Value, <<"\r\n">>], Own#{date := true});
-        <<"content-length">> -> fields(Rest, Acc, Own#{length := length_of(Name, Value)});
+        <<"content-length">> -> fields(Rest, Acc, Own#{length := length_of(Name, Value, Own)});
         <<"connection">> ->
             Close = erlane_http_name:has(<<"close">>, [Value]),
             fields(Rest, Acc, Own#{close := Close orelse maps:get(close, Own)});
@@ -55,9 +55,13 @@ fields([], Acc, Own) ->
 fields([Other | _], _, _) ->
     error({bad_header, Other}).
 
-length_of(Name, Value) ->
+%% Two that differ are a mistake: neither is more likely to be right.
+length_of(Name, Value, #{length := Before}) ->
     case re:run(Value, "^[0-9]{1,18}\\z", [{capture, none}]) of
-        match -> binary_to_integer(Value);
+        match ->
+            Length = binary_to_integer(Value),
+            Before =:= undefined orelse Before =:= Length orelse error({bad_header, Name}),
+            Length;
         nomatch -> error({bad_header, Name})
     end.
 

@@ -129,7 +129,7 @@ loop(#stream{armed = false, ahead = Ahead, conn = Conn} = S)
         {ok, Conn2} -> loop(S#stream{armed = true, conn = Conn2});
         {error, _} -> stop(S)
     end;
-loop(#stream{conn = Conn, ref = Ref, worker = Worker} = S) ->
+loop(#stream{conn = #conn{parent = Parent} = Conn, ref = Ref, worker = Worker} = S) ->
     Socket = erlane_http_io:socket(Conn),
     {Data, Closed, Error} = erlane_http_io:messages(Conn),
     receive
@@ -144,8 +144,8 @@ loop(#stream{conn = Conn, ref = Ref, worker = Worker} = S) ->
             loop(S#stream{armed = false, ahead = <<(S#stream.ahead)/binary, Bytes/binary>>});
         {Closed, Socket} -> stop(S);
         {Error, Socket, _} -> stop(S);
-        {timeout, _, tick} = Tick ->
-            loop(S#stream{late = [Tick | S#stream.late]});
+        %% Only if Fun's maker has made us trap exits.
+        {'EXIT', Parent, Reason} -> exit(Reason);
         {erlane_http, drain} = Drain ->
             %% The listener stops: an orderly end, after which the client connects elsewhere.
             unlink(Worker),

@@ -33,7 +33,7 @@ stop_listener(Name, DrainMs) ->
             _ = supervisor:terminate_child(?MODULE, Name),
             %% Two callers may stop the same listener: whoever deletes second is right too.
             _ = supervisor:delete_child(?MODULE, Name),
-            ok;
+            erlane_http_names:forget(Name);
         false ->
             {error, not_found}
     end.
@@ -59,6 +59,8 @@ child_spec(Name, Options) ->
 
 -spec init([]) -> {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
 init([]) ->
-    ok = erlane_http_server:create(),
+    ok = erlane_http_names:create(),
     ok = erlane_http_date:create(),
-    {ok, {#{strategy => one_for_one, intensity => 5, period => 10}, []}}.
+    %% A listener's restart cannot fail and waits in its own process if it comes too soon. One that
+    %% is in trouble, or many at once, must not take the others along.
+    {ok, {#{strategy => one_for_one, intensity => 1000, period => 1}, []}}.

@@ -80,7 +80,7 @@ loop(#ws{armed = false, conn = Conn} = Ws) ->
         {ok, Conn2} -> loop(Ws#ws{armed = true, conn = Conn2, heard = now_ms()});
         {error, _} -> ended(closed, Ws)
     end;
-loop(#ws{conn = Conn} = Ws) ->
+loop(#ws{conn = #conn{parent = Parent} = Conn} = Ws) ->
     Socket = erlane_http_io:socket(Conn),
     {Data, Closed, Error} = erlane_http_io:messages(Conn),
     receive
@@ -89,6 +89,8 @@ loop(#ws{conn = Conn} = Ws) ->
         {Error, Socket, _} -> ended(closed, Ws);
         %% The listener stops.
         {erlane_http, drain} -> close({close, 1001, <<>>}, Ws);
+        %% It has crashed, and the handler traps exits.
+        {'EXIT', Parent, _} -> last({close, 1001, <<>>}, {local, 1001, <<>>}, Ws);
         Message when Ws#ws.info -> result(call(info, Message, Ws), [], Ws);
         _ -> loop(Ws)
     after wait(Ws) ->
@@ -118,7 +120,8 @@ silent(Ws) ->
         {false, false} -> loop(Ws)
     end.
 
-read(Bytes, #ws{codec = Codec} = Ws) ->
+read(Bytes, #ws{codec = Codec, conn = #conn{srv = #srv{metrics = Metrics}}} = Ws) ->
+    ok = erlane_http_metrics:received(Metrics, byte_size(Bytes)),
     {Events, Codec2} = erlane_http_ws_frame:feed(Bytes, Codec),
     events(Events, Ws#ws{codec = Codec2}).
 
@@ -131,9 +134,9 @@ events([], Ws) -> loop(Ws);
 events([{ping, Data} | Rest], Ws) -> events(Rest, queue({pong, Data}, Ws));
 events([{pong, _} | Rest], Ws) -> events(Rest, Ws);
 events([{close, undefined, Reason}], Ws) ->
-    last(close, {remote, undefined, Reason}, Ws);
+    answer(close, {remote, undefined, Reason}, Ws);
 events([{close, Code, Reason}], Ws) ->
-    last({close, Code, <<>>}, {remote, Code, Reason}, Ws);
+    answer({close, Code, <<>>}, {remote, Code, Reason}, Ws);
 events([{error, Code, _} = Error], Ws) ->
     _ = flush(queue({close, Code, <<>>}, Ws)),
     discard(Ws),
@@ -168,17 +171,25 @@ queue(Frame, #ws{out = Out, out_size = Size} = Ws) ->
     Bytes = erlane_http_ws_frame:print(Frame, none),
     Ws#ws{out = [Out, Bytes], out_size = Size + iolist_size(Bytes)}.
 
-flush(#ws{conn = Conn, out = Out} = Ws) ->
+flush(#ws{conn = #conn{srv = Srv} = Conn, out = Out, out_size = Size} = Ws) ->
     case erlane_http_io:send(Conn, Out) of
-        ok -> {ok, Ws#ws{out = [], out_size = 0}};
+        ok ->
+            ok = erlane_http_metrics:sent(Srv#srv.metrics, Size),
+            {ok, Ws#ws{out = [], out_size = 0}};
         {error, _} -> error
     end.
 
 %%% The end
 
-%% The other side has said its close, or says nothing any more.
+%% The other side says nothing any more, or need not be heard.
 last(Frame, Reason, Ws) ->
     _ = flush(queue(Frame, Ws)),
+    ended(Reason, Ws).
+
+%% It has said its close, and we end the connection. Some send on behind it.
+answer(Frame, Reason, Ws) ->
+    _ = flush(queue(Frame, Ws)),
+    discard(Ws),
     ended(Reason, Ws).
 
 %% We said it first: what comes until the answer is read, but is no longer for the handler.
@@ -189,23 +200,25 @@ close(Frame, #ws{close_timeout = Ms} = Ws) ->
              end,
     case flush(queue(Frame, Ws)) of
         {ok, Ws2} ->
-            await(passive(Ws2), Ws2#ws.codec, now_ms() + Ms),
+            await(passive(Ws2), Ws2#ws.codec, now_ms() + Ms, ?MAX_DISCARD),
             ended(Reason, Ws2);
         error ->
             ended(Reason, Ws)
     end.
 
-await({ok, Bytes, Conn}, Codec, Until) ->
+%% Who goes on sending does not get more time, and costs no more than so many bytes.
+await({ok, Bytes, Conn}, Codec, Until, Left0) ->
     {Events, Codec2} = erlane_http_ws_frame:feed(Bytes, Codec),
+    Left = Left0 - byte_size(Bytes),
     case [End || End <- Events, tuple_size(End) =:= 3] of
-        [] -> await(receive_until(Conn, Until), Codec2, Until);
-        [_] -> ok
+        [] when Left > 0 -> await(receive_until(Conn, Until), Codec2, Until, Left);
+        _ -> ok
     end;
-await({error, _}, _Codec, _Until) ->
+await({error, _}, _Codec, _Until, _Left) ->
     ok.
 
-%% The client does not keep to the protocol, so what it still sends is not looked at; but it is
-%% read, so that a reset does not eat our close.
+%% What the client still sends, against the protocol, is not looked at; but it is read, so that a
+%% reset does not eat our close.
 discard(#ws{close_timeout = Ms} = Ws) ->
     case passive(Ws) of
         {ok, _, Conn} -> erlane_http_io:linger(Conn, Ms, ?MAX_DISCARD);
@@ -224,7 +237,10 @@ passive(#ws{conn = Conn}) ->
     end.
 
 receive_until(Conn, Until) ->
-    erlane_http_io:recv(Conn, max(0, Until - now_ms())).
+    case Until - now_ms() of
+        Ms when Ms > 0 -> erlane_http_io:recv(Conn, Ms);
+        _ -> {error, timeout}
+    end.
 
 ended(Reason, #ws{module = Module, state = State}) ->
     _ = erlang:function_exported(Module, terminate, 2) andalso Module:terminate(Reason, State),

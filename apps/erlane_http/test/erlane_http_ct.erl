@@ -10,7 +10,7 @@
 -export([handle/2, init/2, event/3]).
 -export([init_suite/1, end_suite/1]).
 -export([start/2, start/3, stop/1, connect/1, connect/2, get/2, ask/2, send/2, answer/1, answer/2]).
--export([rest/1, is_closed/1, until/1, connections/1, name/0]).
+-export([rest/1, is_closed/1, until/1, until/2, connections/1, name/0]).
 
 -define(WAIT_MS, 5000).
 
@@ -148,13 +148,15 @@ is_closed(Socket) ->
     end.
 
 %% @doc Waits until a function is true.
-until(Fun) -> until(Fun, erlang:monotonic_time(millisecond) + ?WAIT_MS).
+until(Fun) -> until(Fun, ?WAIT_MS).
 
-until(Fun, Deadline) ->
+until(Fun, Ms) -> until_then(Fun, erlang:monotonic_time(millisecond) + Ms).
+
+until_then(Fun, Deadline) ->
     case Fun() of
         true -> ok;
         Other ->
             ?assert(erlang:monotonic_time(millisecond) < Deadline, Other),
             receive after 5 -> ok end,
-            until(Fun, Deadline)
+            until_then(Fun, Deadline)
     end.

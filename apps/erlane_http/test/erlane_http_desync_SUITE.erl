@@ -7,7 +7,7 @@
 -export([all/0, groups/0, init_per_suite/1, end_per_suite/1, init_per_group/2, end_per_group/2,
          end_per_testcase/2]).
 -export([refused_upgrade/1, events_and_a_body/1, early_answer/1, late_piece/1, bad_trailer/1,
-         bad_length/1, emptied_mailbox/1, crash_tells_no_secret/1]).
+         bad_length/1, two_lengths/1, emptied_mailbox/1, crash_tells_no_secret/1]).
 -export([log/2]).
 
 -import(erlane_http_ct, [start/2, start/3, connect/1, get/2, send/2, answer/1, rest/1,
@@ -19,7 +19,7 @@ all() -> [{group, erlane}, {group, gen_tcp}].
 
 groups() ->
     Cases = [refused_upgrade, events_and_a_body, early_answer, late_piece, bad_trailer, bad_length,
-             emptied_mailbox, crash_tells_no_secret],
+             two_lengths, emptied_mailbox, crash_tells_no_secret],
     [{erlane, [], Cases}, {gen_tcp, [], Cases}].
 
 init_per_suite(Config) -> erlane_http_ct:init_suite(Config).
@@ -119,6 +119,16 @@ bad_length(Config) ->
                        integer_to_list(length(Length)), "\r\n\r\n", Length]),
          ?assertMatch({Length, {500, _, _}}, {Length, answer(C)})
      end || Length <- ["-5", "+1", "1 ", "0x1"]].
+
+%% Of two lengths that differ none is taken.
+two_lengths(Config) ->
+    Port = start(Config, fun(Req) ->
+                                 Lengths = erlane_http:path(Req),
+                                 {stream, 200, [{<<"content-length">>, L} || L <- Lengths],
+                                  fun(Send) -> Send(<<"x">>) end}
+                         end),
+    {500, _, _} = get(connect(Port), "/2/1"),
+    {200, _, <<"x">>} = get(connect(Port), "/1/1").
 
 %% A handler may empty its mailbox, with the tick of the connection in it.
 emptied_mailbox(Config) ->

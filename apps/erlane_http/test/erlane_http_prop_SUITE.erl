@@ -238,7 +238,8 @@ mutant(N, Mutant) ->
 
 %% Four times the bytes take four times the reductions, not sixteen times; in pieces of every size.
 %% A buffer that grows by a few bytes is copied each time, which newer releases show among the
-%% reductions, and show more clearly because they count less for other things. Its limit bounds that.
+%% reductions, and show more clearly because they count less for other things. Its limit bounds
+%% that.
 -if(?OTP_RELEASE >= 26).
 -define(MOST, 10).
 -else.

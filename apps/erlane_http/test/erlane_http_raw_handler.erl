@@ -38,9 +38,28 @@ handle(Req, Tell) ->
     Target = erlane_http:target(Req),
     Tell ! {?MODULE, Target},
     %% The process is the connection's: what it did before is seen here.
-    Count = case get(?MODULE) of undefined -> 1; N -> N + 1 end,
-    put(?MODULE, Count),
-    answer(Target, Req, [{<<"x-count">>, integer_to_binary(Count)}]).
+    answer(Target, Req, [{<<"x-count">>, integer_to_binary(count())}]).
+
+%% Of this connection. Its process dictionary is emptied by the server.
+count() ->
+    try ets:update_counter(?MODULE, self(), 1, {self(), 0})
+    catch error:badarg -> ok = make_table(), count()
+    end.
+
+%% A process keeps it: that of the first connection ends too soon. Of two one is late, and fails.
+make_table() ->
+    Self = self(),
+    {Pid, Ref} = spawn_monitor(fun() ->
+                                       ?MODULE = ets:new(?MODULE, [named_table, public]),
+                                       Self ! {?MODULE, made},
+                                       receive never -> ok end
+                               end),
+    receive
+        {?MODULE, made} -> ok;
+        {'DOWN', Ref, process, Pid, _} -> ok
+    end,
+    true = demonitor(Ref, [flush]),
+    ok.
 
 answer(<<"/unread", _/binary>>, _Req, Headers) ->
     {200, Headers, <<"unread">>};

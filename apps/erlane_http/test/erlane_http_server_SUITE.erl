@@ -298,7 +298,7 @@ files(Config) ->
     {200, _, <<"123">>} = get(Socket, "/open"),
     {200, _, <<"0123456789">>} = get(Socket, "/all"),
     %% What is not in the file cannot be sent.
-    ?assertMatch({500, _, <<>>}, get(Socket, "/beyond")).
+    ?assertMatch({404, _, <<>>}, get(Socket, "/beyond")).
 
 %% A file larger than all buffers goes out whole, twice, and a part of it.
 big_file(Config) ->

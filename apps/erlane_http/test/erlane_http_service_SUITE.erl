@@ -355,25 +355,33 @@ server_comes_back(Config) ->
     Port = start(Config, fun(_) -> {200, [], <<"x">>} end, #{port => Port0}),
     Socket = connect(Port),
     {200, _, _} = get(Socket, "/"),
-    Old = erlane_http_server:whereis(erlane_http_ct:name()),
+    Old = erlane_http_names:whereis(erlane_http_ct:name()),
     exit(Old, kill),
     ?assert(is_closed(Socket)),
-    until(fun() -> erlane_http_server:whereis(erlane_http_ct:name()) =/= Old end),
-    until(fun() -> is_map(erlane_http:info(erlane_http_ct:name())) end),
+    listening(Old),
     {200, _, <<"x">>} = get(connect(Port), "/"),
     connections(1).
+
+%% Waits for another one.
+listening(Old) ->
+    until(fun() ->
+                  case erlane_http:info(erlane_http_ct:name()) of
+                      #{state := listening} ->
+                          erlane_http_names:whereis(erlane_http_ct:name()) =/= Old;
+                      _ -> false
+                  end
+          end).
 
 %% An acceptor's end is the end of the listener, which the supervisor starts anew.
 acceptor_ends(Config) ->
     Port0 = start(Config, fun(_) -> {200, [], <<"x">>} end),
     erlane_http_ct:stop(Config),
     Port = start(Config, fun(_) -> {200, [], <<"x">>} end, #{port => Port0}),
-    Old = erlane_http_server:whereis(erlane_http_ct:name()),
+    Old = erlane_http_names:whereis(erlane_http_ct:name()),
     {links, Links} = process_info(Old, links),
     Acceptor = hd([Pid || Pid <- Links, is_pid(Pid), Pid =/= whereis(erlane_http_sup)]),
     exit(Acceptor, kill),
-    until(fun() -> erlane_http_server:whereis(erlane_http_ct:name()) =/= Old end),
-    until(fun() -> is_map(erlane_http:info(erlane_http_ct:name())) end),
+    listening(Old),
     {200, _, <<"x">>} = get(connect(Port), "/").
 
 %%% Addresses
@@ -517,7 +525,8 @@ options(_Config) ->
              {socket, #{socket => ssl}}, {socket_opts, #{socket_opts => [{no, such}]}},
              {socket_opts, #{socket_opts => x}}, {backlog, #{backlog => 0}},
              {defer_accept, #{defer_accept => 1}},
-             {tls, #{tls => x}}, {tls, #{tls => [{versions, [nonsense]}]}},
+             {tls, #{tls => x}}, {tls, #{tls => [{handshake, hello}]}},
+             {log_query, #{log_query => no}}, {tls, #{tls => [{versions, [nonsense]}]}},
              {access_log, #{access_log => {xml, "x"}}}, {connections, #{connections => 0}},
              {max_target, #{max_target => 0}}, {max_body, #{max_body => -1}},
              {head_timeout, #{head_timeout => 0}}, {idle_timeout, #{idle_timeout => 1 bsl 31}},

@@ -6,8 +6,8 @@
 
 -export([all/0, groups/0, init_per_suite/1, end_per_suite/1, init_per_group/2, end_per_group/2,
          end_per_testcase/2]).
--export([requests/1, versions/1, bodies/1, files/1, stream/1, reader_that_stops/1, idle/1,
-         no_handshake/1, silent_handshake/1, drain/1, answer_is_not_lost/1]).
+-export([requests/1, versions/1, bodies/1, cut_body/1, files/1, stream/1, reader_that_stops/1,
+         idle/1, no_handshake/1, silent_handshake/1, drain/1, answer_is_not_lost/1]).
 
 -import(erlane_http_ct, [start/3, connections/1]).
 
@@ -16,8 +16,8 @@
 all() -> [{group, erlane}, {group, gen_tcp}].
 
 groups() ->
-    Cases = [requests, versions, bodies, files, stream, reader_that_stops, idle, no_handshake,
-             silent_handshake, drain, answer_is_not_lost],
+    Cases = [requests, versions, bodies, cut_body, files, stream, reader_that_stops, idle,
+             no_handshake, silent_handshake, drain, answer_is_not_lost],
     [{erlane, [], Cases}, {gen_tcp, [], Cases}].
 
 init_per_suite(Config) ->
@@ -134,6 +134,51 @@ bodies(Config) ->
     {200, Body} = ask(Socket, [Head, "Transfer-Encoding: chunked\r\n\r\n493e0\r\n", Body,
                                "\r\n0\r\n\r\n"]),
     {200, <<>>} = ask(Socket, req("/")).
+
+%% A body that ends with the connection and was cut must not look whole: it ends with a reset, and
+%% not with close_notify and an orderly end, as one that is whole. Clients of OTP tell no
+%% difference; the relay before the server does.
+cut_body(Config) ->
+    Port = tls(Config, fun(Req) ->
+                               {stream, 200, [], fun(Send) ->
+                                                         ok = Send(<<"half">>),
+                                                         erlane_http:path(Req) =:= [] orelse
+                                                             error(wanted)
+                                                 end}
+                       end),
+    [begin
+         Socket = connect(Config, relay(Port), [{versions, [Version]}]),
+         ok = ssl:send(Socket, ["GET ", Path, " HTTP/1.0\r\n\r\n"]),
+         _ = recv_until(Socket, <<"half">>, <<>>),
+         ?assertEqual({Version, Path, End},
+                      {Version, Path, receive {ended, How} -> How after ?WAIT_MS -> open end}),
+         ok = ssl:close(Socket)
+     end || Version <- ['tlsv1.2', 'tlsv1.3'],
+            {Path, End} <- [{"/", closed}, {"/cut", econnreset}]],
+    connections(0).
+
+%% The port of a relay for one connection, which tells us how the server ended it.
+relay(Port) ->
+    Self = self(),
+    {ok, Listen} = gen_tcp:listen(0, [binary, {active, false}, {ip, {127, 0, 0, 1}}]),
+    _ = spawn_link(fun() ->
+                           {ok, Client} = gen_tcp:accept(Listen, ?WAIT_MS),
+                           {ok, Server} = gen_tcp:connect({127, 0, 0, 1}, Port,
+                                                          [binary, {active, false},
+                                                           {show_econnreset, true}]),
+                           _ = spawn_link(fun() -> copy(Client, Server) end),
+                           {error, How} = copy(Server, Client),
+                           Self ! {ended, How},
+                           ok = gen_tcp:close(Client)
+                   end),
+    {ok, Own} = inet:port(Listen),
+    Own.
+
+copy(From, To) ->
+    case gen_tcp:recv(From, 0) of
+        {ok, Data} -> _ = gen_tcp:send(To, Data), copy(From, To);
+        Error -> Error
+    end.
 
 %% Files, where there is no sendfile.
 files(Config) ->

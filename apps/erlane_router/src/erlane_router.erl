@@ -30,7 +30,8 @@
 %% @doc Sends a message to a destination or to a list of them. Always ok, as `!' is, whether the
 %% receiver exists or not. It waits while the lane is full, if the policy is `block'. Raises
 %% badarg for what is no destination and for an improper list; then nothing was sent. A list is
-%% taken as it is: a duplicate gets the message again.
+%% taken as it is: a duplicate gets the message again. For another node without the application
+%% here it raises `{not_started, erlane_router}'.
 -spec send(dest() | [dest()], term()) -> ok.
 send(Pid, Message) when is_pid(Pid) ->
     erlane_router_send:one(node(Pid), Pid, Message, self());

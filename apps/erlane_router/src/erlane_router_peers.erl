@@ -25,9 +25,7 @@ start_link(Config) ->
 peer(Node) ->
     case persistent_term:get({erlane_router, Node}, none) of
         none ->
-            try gen_server:call(?MODULE, {peer, Node}, infinity)
-            catch exit:{noproc, _} -> error({not_started, erlane_router})
-            end;
+            call({peer, Node});
         Peer ->
             Peer
     end.
@@ -36,9 +34,13 @@ peer(Node) ->
 -spec all() -> [#peer{}].
 all() ->
     [persistent_term:get({erlane_router, Node})
-     || Node <- try gen_server:call(?MODULE, nodes, infinity)
-                catch exit:{noproc, _} -> error({not_started, erlane_router})
-                end].
+     || Node <- call(nodes)].
+
+%% It may end while it is asked, when the application stops.
+call(Request) ->
+    try gen_server:call(?MODULE, Request, infinity)
+    catch exit:_ -> error({not_started, erlane_router})
+    end.
 
 -spec init(erlane_router_opts:config()) -> {ok, #state{}}.
 init(Config) ->

@@ -6,7 +6,7 @@
 -export([stopped_peer_blocks/1, stopped_peer_drops/1, stopped_peer_refuses/1, larger_than_bound/1,
          killed_peer/1, restarted_peer/1, cut_and_back/1, lane_crash/1, partner_crash/1,
          sender_killed/1, without_router/1, other_version/1, router_stops_and_starts/1,
-         subscribers/1]).
+         stops_under_load/1, subscribers/1]).
 
 -include_lib("stdlib/include/assert.hrl").
 -include("erlane_router.hrl").
@@ -18,7 +18,8 @@
 all() ->
     [stopped_peer_blocks, stopped_peer_drops, stopped_peer_refuses, larger_than_bound, killed_peer,
      restarted_peer, cut_and_back, lane_crash, partner_crash, sender_killed, without_router,
-     other_version, router_stops_and_starts, subscribers].
+     other_version, router_stops_and_starts, stops_under_load,
+     subscribers].
 
 init_per_suite(Config) -> Config.
 
@@ -441,6 +442,34 @@ router_stops_and_starts(Config) ->
         ok = erlane_router:send(Sink, 3),
         [3] = taken(Sink, 1),
         0 = stats(Node, dropped)
+    end).
+
+%% The application here stops: senders that wait for room are told, and start anew with it.
+stops_under_load(Config) ->
+    B = b(Config),
+    Sink = on_a(Config, fun(Node) ->
+        Sink = sink(Node),
+        ok = erlane_router:sync(Node),
+        Sink
+    end),
+    ok = erlane_router_ct:signal(B, "STOP"),
+    on_a(Config, fun(_) ->
+        Self = self(),
+        Senders = [spawn(fun() ->
+                             Self ! {self(), try padded(Sink, 1, 1 bsl 60)
+                                             catch error:Why -> Why end}
+                         end) || _ <- lists:seq(1, 8)],
+        until(fun() -> [{waiting, {erlane_router_room, full, 5}} = doing(S) || S <- Senders] end),
+        ok = application:stop(erlane_router),
+        [receive {S, Why} -> {not_started, erlane_router} = Why end || S <- Senders]
+    end),
+    ok = erlane_router_ct:signal(B, "CONT"),
+    on_a(Config, fun(Node) ->
+        ok = application:start(erlane_router),
+        ok = erlane_router:sync(Node, 20000),
+        _ = take(Sink),
+        ok = erlane_router:send(Sink, again),
+        [again] = taken(Sink, 1)
     end).
 
 %% Each gets its report until it unsubscribes or ends; twice is once.

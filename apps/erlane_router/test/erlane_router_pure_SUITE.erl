@@ -51,7 +51,8 @@ bad_start_names_the_key(_) ->
 destinations(_) ->
     Here = node(),
     Ref = make_ref(),
-    {Here, Pid} = erlane_router_dest:place(Pid = self()),
+    Pid = self(),
+    {Here, Pid} = erlane_router_dest:place(Pid),
     {Here, Ref} = erlane_router_dest:place(Ref),
     {Here, name} = erlane_router_dest:place(name),
     {'a@b', name} = erlane_router_dest:place({name, 'a@b'}),
