@@ -21,7 +21,7 @@ all() -> [{group, plain}, {group, router}].
 groups() ->
     %% Plain sends to a name do reach the next incarnation, and of the rest the router has more to
     %% keep.
-    [{plain, [], [blackhole_peer, short_cut]},
+    [{plain, [], [short_cut]},
      {router, [], [blackhole_peer, connect_hangs, short_cut, long_cut, restarted_peer]}].
 
 init_per_suite(Config) ->

@@ -153,7 +153,16 @@ freeze(#{os_pid := OsPid}) ->
     Shell = open_port({spawn_executable, "/bin/sh"},
                       [{args, ["-c", "read _; kill -CONT $0 2>/dev/null", OsPid]}]),
     true = ets:insert(?TABLE, {{frozen, OsPid}, Shell}),
+    %% Its threads stop one after the other, each when it runs next.
+    until(fun() -> true = lists:all(fun stopped/1, filelib:wildcard("/proc/" ++ OsPid ++
+                                                                        "/task/*/stat")) end),
     ok.
+
+stopped(File) ->
+    case file:read_file(File) of
+        {ok, Stat} -> hd(lists:last(string:split(binary_to_list(Stat), ") ", trailing))) =:= $T;
+        {error, _} -> true
+    end.
 
 -spec thaw(map()) -> ok.
 thaw(#{os_pid := OsPid}) ->

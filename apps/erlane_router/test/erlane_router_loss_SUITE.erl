@@ -2,9 +2,11 @@
 %% Nodes that stop, die, come back, or have no router; processes of the router that crash.
 -module(erlane_router_loss_SUITE).
 
+-export([hold_partners/0, waiting/1]).
 -export([all/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
 -export([stopped_peer_blocks/1, stopped_peer_drops/1, stopped_peer_refuses/1, larger_than_bound/1,
-         killed_peer/1, restarted_peer/1, cut_and_back/1, lane_crash/1, partner_crash/1,
+         killed_peer/1, restarted_peer/1, cut_and_back/1, slow_partner/1,
+         lane_crash/1, partner_crash/1,
          sender_killed/1, without_router/1, other_version/1, router_stops_and_starts/1,
          stops_under_load/1, subscribers/1]).
 
@@ -17,7 +19,8 @@
 
 all() ->
     [stopped_peer_blocks, stopped_peer_drops, stopped_peer_refuses, larger_than_bound, killed_peer,
-     restarted_peer, cut_and_back, lane_crash, partner_crash, sender_killed, without_router,
+     restarted_peer, cut_and_back, slow_partner, lane_crash, partner_crash, sender_killed,
+     without_router,
      other_version, router_stops_and_starts, stops_under_load,
      subscribers].
 
@@ -298,6 +301,44 @@ cut_and_back(Config) ->
         ?assert(Missing >= Dropped),
         ?assert(Missing =< Dropped + Unconfirmed)
     end).
+
+%% What a partner had received when the connection was lost is not overtaken by its successor's.
+slow_partner(Config) ->
+    on_a(Config, fun(Node) ->
+        Sink = sink(Node),
+        ok = erlane_router:sync(Node),
+        Holder = erpc:call(Node, ?MODULE, hold_partners, []),
+        [ok = erlane_router:send(Sink, I) || I <- lists:seq(1, 10)],
+        until(fun() -> ?assert(erpc:call(Node, ?MODULE, waiting, [Holder]) > 0),
+                       10 = stats(Node, inflight) end),
+        true = erlang:disconnect_node(Node),
+        until(fun() -> 10 = stats(Node, unconfirmed) end),
+        [ok = erlane_router:send(Sink, I) || I <- lists:seq(11, 20)],
+        until(fun() -> 10 = stats(Node, inflight) end),
+        %% The frames are over there, behind what was sent to the sink.
+        [] = take(Sink),
+        Holder ! go,
+        ?assertEqual(lists:seq(1, 20), taken(Sink, 20))
+    end).
+
+%% On a node: suspends its partners until it is told to let them go.
+hold_partners() ->
+    Self = self(),
+    Pid = spawn(fun() ->
+                    {links, Links} = process_info(whereis(?GATE), links),
+                    Partners = [P || P <- Links, P =/= whereis(erlane_router_sup)],
+                    [true = erlang:suspend_process(P) || P <- Partners],
+                    put(partners, Partners),
+                    Self ! {self(), held},
+                    receive go -> ok end
+                end),
+    receive {Pid, held} -> Pid end.
+
+%% How many messages wait for them.
+waiting(Holder) ->
+    {dictionary, Dictionary} = process_info(Holder, dictionary),
+    lists:sum([element(2, process_info(P, message_queue_len))
+               || P <- proplists:get_value(partners, Dictionary)]).
 
 numbers_to(Sinks, S, I, N) when I =< N ->
     case I rem 2 of
