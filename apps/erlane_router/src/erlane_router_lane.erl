@@ -38,7 +38,8 @@
                lost = 0 :: non_neg_integer(),
                %% Blocked senders, in order; callers of sync and what must be confirmed for them.
                waiting = queue:new() :: queue:queue({reference(), pos_integer()}),
-               syncs = [] :: [{non_neg_integer(), reference()}]}).
+               syncs = [] :: [{non_neg_integer(), reference()}],
+               seen = none :: erlane_router_room:seen()}).
 
 %% @doc The I-th lane to a node.
 -spec start_link(node(), pos_integer(), erlane_router_opts:config(),
@@ -62,8 +63,9 @@ suspended_when_busy() ->
     catch error:badarg -> false
     end.
 
-%% Nothing is here, nothing is on a timer. With nobody over there yet the first entry begins the
-%% hello: what comes meanwhile is held behind it, and none is in hand that would be overtaken.
+%% Nothing is here, and nothing on a timer but a charge that nobody may be behind. With nobody
+%% over there yet the first entry begins the hello: what comes meanwhile is held behind it, and
+%% none is in hand that would be overtaken.
 idle(#lane{state = down} = Lane) ->
     receive
         {_, _, Size} = Entry when is_integer(Size) ->
@@ -72,6 +74,8 @@ idle(#lane{state = down} = Lane) ->
             idle(hello(Lane, [Entry], Count, Size, []));
         Other ->
             other(Other, Lane, [], 0, 0, none)
+    after patience(Lane) ->
+        settle(Lane)
     end;
 idle(Lane) ->
     receive
@@ -79,12 +83,24 @@ idle(Lane) ->
             run(Lane, Dest, [Message], [], 1, Size, none);
         Other ->
             other(Other, Lane, [], 0, 0, none)
+    after patience(Lane) ->
+        settle(Lane)
+    end.
+
+patience(#lane{seen = none}) -> infinity;
+patience(_) -> erlane_router_room:forgive_ms().
+
+%% Nothing waits, everything is discharged.
+settle(#lane{word = Word, seen = Seen} = Lane) ->
+    case erlane_router_room:settle(Word, Seen) of
+        Seen -> idle(Lane);
+        Other -> idle(released(Lane#lane{seen = Other}))
     end.
 
 more(#lane{state = down} = Lane, [], _, _, _) ->
     idle(Lane);
 more(#lane{max_messages = Max} = Lane, Entries, N, Bytes, _) when N >= Max ->
-    idle(flush(Lane, Entries, N, Bytes, ?S_FLUSH_MESSAGES));
+    more(flush(Lane, Entries, N, Bytes, ?S_FLUSH_MESSAGES), [], 0, 0, none);
 more(#lane{max_bytes = Max} = Lane, Entries, N, Bytes, Turn) ->
     receive
         {Dest, Message, Size} when is_integer(Size), Bytes + Size =< Max ->
@@ -123,18 +139,18 @@ close(Dest, [Message], Entries) -> [{Dest, Message, 0} | Entries];
 close(Dest, Run, Entries) -> [{run, Dest, lists:reverse(Run), 0} | Entries].
 
 nothing(Lane, [], _, _, _) ->
-    idle(Lane);
+    settle(Lane);
 nothing(Lane, Entries, 1, Bytes, _) ->
-    idle(flush(Lane, Entries, 1, Bytes, ?S_FLUSH_IDLE));
+    settle(flush(Lane, Entries, 1, Bytes, ?S_FLUSH_IDLE));
 nothing(Lane, Entries, N, Bytes, none) ->
     erlang:yield(),
     more(Lane, Entries, N, Bytes, {2 * N, erlang:monotonic_time() + Lane#lane.max_age});
 nothing(Lane, Entries, N, Bytes, {Want, _}) when N < Want ->
-    idle(flush(Lane, Entries, N, Bytes, ?S_FLUSH_IDLE));
+    settle(flush(Lane, Entries, N, Bytes, ?S_FLUSH_IDLE));
 nothing(Lane, Entries, N, Bytes, {_, Until}) ->
     case erlang:monotonic_time() of
         Now when Now >= Until ->
-            idle(flush(Lane, Entries, N, Bytes, ?S_FLUSH_AGE));
+            settle(flush(Lane, Entries, N, Bytes, ?S_FLUSH_AGE));
         _ ->
             erlang:yield(),
             more(Lane, Entries, N, Bytes, {2 * N, Until})
@@ -154,7 +170,7 @@ other({large, _, _, Size, Count} = Entry, Lane, Entries, N, Bytes, _) ->
 other({?GATE, confirmed, From, Count}, #lane{partner = From} = Lane, Entries, N, Bytes, Turn) ->
     more(confirmed(Lane, Count), Entries, N, Bytes, Turn);
 other({sync, Ref}, Lane, Entries, N, Bytes, _) ->
-    idle(sync(Ref, flush(Lane, Entries, N, Bytes, ?S_FLUSH_SYNC)));
+    more(sync(Ref, flush(Lane, Entries, N, Bytes, ?S_FLUSH_SYNC)), [], 0, 0, none);
 other({wait, Ref, Size, Round}, Lane, Entries, N, Bytes, Turn) ->
     more(wait(Ref, Size, Round, Lane), Entries, N, Bytes, Turn);
 other({'DOWN', Monitor, process, _, _}, #lane{monitor = Monitor} = Lane, Entries, N, Bytes, _) ->
@@ -201,7 +217,7 @@ drop(#lane{lost = Lost, stats = Stats} = Lane, _Entries, N, Bytes) ->
     discharge(Lane#lane{lost = Lost + N}, N, Bytes).
 
 discharge(#lane{word = Word} = Lane, N, Bytes) ->
-    release(Lane, atomics:sub_get(Word, ?WORD, N * ?ONE + Bytes)).
+    release(Lane, erlane_router_room:discharge(Word, N * ?ONE + Bytes)).
 
 %% Says hello and holds what comes, until it is known what is over there.
 hello(#lane{node = Node, i = I} = Lane0, Entries, N, Bytes, Syncs) ->
@@ -314,10 +330,18 @@ answer(Ref, Answer) ->
 
 %% A sender found the lane full and has taken its charge back. Where it was told to try and
 %% another was faster it is first.
-wait(Ref, Size, 0, #lane{waiting = Waiting} = Lane) ->
-    released(Lane#lane{waiting = queue:in({Ref, Size}, Waiting)});
-wait(Ref, Size, _, #lane{waiting = Waiting} = Lane) ->
-    released(Lane#lane{waiting = queue:in_r({Ref, Size}, Waiting)}).
+wait(Ref, Size, Round, #lane{waiting = Waiting} = Lane) ->
+    Longer = case Round of
+                 0 -> queue:in({Ref, Size}, Waiting);
+                 _ -> queue:in_r({Ref, Size}, Waiting)
+             end,
+    released(suspect(Lane#lane{waiting = Longer})).
+
+%% What fills the lane may be charges that nobody is behind.
+suspect(#lane{seen = none, word = Word} = Lane) ->
+    Lane#lane{seen = erlane_router_room:settle(Word, none)};
+suspect(Lane) ->
+    Lane.
 
 released(#lane{word = Word} = Lane) ->
     release(Lane, atomics:get(Word, ?WORD)).

@@ -7,8 +7,8 @@
 -export([stopped_peer_blocks/1, stopped_peer_drops/1, stopped_peer_refuses/1, larger_than_bound/1,
          killed_peer/1, restarted_peer/1, cut_and_back/1, slow_partner/1,
          lane_crash/1, partner_crash/1,
-         sender_killed/1, without_router/1, other_version/1, router_stops_and_starts/1,
-         stops_under_load/1, subscribers/1]).
+         sender_killed/1, charges_of_nobody/1, without_router/1, other_version/1,
+         router_stops_and_starts/1, stops_under_load/1, subscribers/1]).
 
 -include_lib("stdlib/include/assert.hrl").
 -include("erlane_router.hrl").
@@ -20,8 +20,7 @@
 all() ->
     [stopped_peer_blocks, stopped_peer_drops, stopped_peer_refuses, larger_than_bound, killed_peer,
      restarted_peer, cut_and_back, slow_partner, lane_crash, partner_crash, sender_killed,
-     without_router,
-     other_version, router_stops_and_starts, stops_under_load,
+     charges_of_nobody, without_router, other_version, router_stops_and_starts, stops_under_load,
      subscribers].
 
 init_per_suite(Config) -> Config.
@@ -415,15 +414,44 @@ sender_killed(Config) ->
         Sink = spawn(Node, erlang, apply, [fun Loop() -> receive _ -> Loop() end end, []]),
         ok = erlane_router:sync(Node),
         [begin
-             Pids = [spawn(fun() -> numbers(Sink, 1, 1 bsl 60) end) || _ <- lists:seq(1, 8)],
+             %% Each loses its scheduler at another call of the way into the lane.
+             Pids = [spawn(fun() ->
+                               erlang:bump_reductions(I * Round),
+                               numbers(Sink, 1, 1 bsl 60)
+                           end) || I <- lists:seq(1, 8)],
              until(fun() -> ?assert(stats(Node, confirmed) > Before) end),
              [exit(Pid, kill) || Pid <- Pids],
              until(fun() -> [undefined = process_info(Pid, status) || Pid <- Pids] end)
-         end || _ <- lists:seq(1, 50), Before <- [stats(Node, confirmed)]],
+         end || Round <- lists:seq(1, 50), Before <- [stats(Node, confirmed)]],
         until(fun() ->
             ok = erlane_router:sync(Node),
             {0, 0} = {stats(Node, queued), stats(Node, bytes)}
         end)
+    end).
+
+%% A lane that is full of the charges of senders that are no more takes entries again, before and
+%% after it has a connection; a sender that was only late does no harm.
+charges_of_nobody(Config) ->
+    on_a(Config, fun(Node) ->
+        Sink = sink(Node),
+        #peer{words = Words, lanes = Lanes} = erlane_router_peers:peer(Node),
+        [begin
+             [atomics:add(Word, ?WORD, 3 * ?ONE + ?BOUND) || Word <- tuple_to_list(Words)],
+             {not_sent, #{Node := nosuspend}} = erlane_router:send(Sink, refused, [nosuspend]),
+             ok = erlane_router:send(Sink, Round),
+             [Round] = taken(Sink, 1),
+             %% The other lanes are not asked by anybody and have nothing to do.
+             [ok = erlane_router:send(Sink, other, [{key, Key}]) || Key <- lists:seq(1, 20)],
+             [other] = lists:usort(taken(Sink, 20)),
+             until(fun() -> {0, 0} = {stats(Node, queued), stats(Node, bytes)} end)
+         end || Round <- [1, 2]],
+        %% As if the charge had been forgiven.
+        [Lane ! {Sink, late, 100} || Lane <- tuple_to_list(Lanes)],
+        N = tuple_size(Lanes),
+        [late] = lists:usort(taken(Sink, N)),
+        until(fun() -> {0, 0} = {stats(Node, queued), stats(Node, bytes)} end),
+        ok = erlane_router:send(Sink, last),
+        [last] = taken(Sink, 1)
     end).
 
 %% Without a router over there everything is sent plainly; when one starts the lanes are told.
