@@ -14,16 +14,9 @@
 one(Node, At, Message, _) when Node =:= node() ->
     local(At, Message);
 one(Node, At, Message, Key) ->
-    #peer{lanes = Lanes, large = Large} = Peer = peer(Node),
-    I = erlang:phash2(Key, tuple_size(Lanes)) + 1,
-    case erlang:external_size(Message) of
-        Size when Size =< Large ->
-            Bytes = Size + ?ENTRY,
-            erlane_router_room:put(Peer, I, {At, Message, Bytes}, ?ONE + Bytes);
-        Size ->
-            {Entry, Charge} = large(At, 1, Message, Size),
-            erlane_router_room:put(Peer, I, Entry, Charge)
-    end.
+    Peer = erlane_router_peers:peer(Node),
+    {Entry, Charge} = entry(Peer, At, Message),
+    erlane_router_room:put(Peer, lane(Key, Peer), Entry, Charge).
 
 %% @doc To several destinations on one node, with one copy of the message.
 -spec many(node(), pos_integer(), [erlane_router_frame:dest()], term(), term()) -> ok.
@@ -32,7 +25,7 @@ many(Node, _, Ats, Message, _) when Node =:= node() ->
 many(Node, 1, [At], Message, Key) ->
     one(Node, At, Message, Key);
 many(Node, N, Ats, Message, Key) ->
-    Peer = peer(Node),
+    Peer = erlane_router_peers:peer(Node),
     {Entry, Charge} = entry(Peer, N, Ats, Message),
     erlane_router_room:put(Peer, lane(Key, Peer), Entry, Charge).
 
@@ -71,7 +64,7 @@ group(Node, N, Ats, Message, #how{noconnect = true} = How) ->
 group(Node, _, Ats, Message, #how{priority = true, nosuspend = NoSuspend}) ->
     priority(Node, Ats, Message, [nosuspend || NoSuspend]);
 group(Node, N, Ats, Message, #how{nosuspend = true} = How) ->
-    Peer = peer(Node),
+    Peer = erlane_router_peers:peer(Node),
     {Entry, Charge} = entry(Peer, N, Ats, Message),
     erlane_router_room:put_now(Peer, lane(key(How), Peer), Entry, Charge);
 group(Node, N, Ats, Message, How) ->
@@ -99,24 +92,24 @@ plain(To, Message, Options) -> erlang:send(To, Message, [priority | Options]).
 plain(To, Message, Options) -> erlang:send(To, Message, Options).
 -endif.
 
-peer(Node) ->
-    case persistent_term:get({erlane_router, Node}, none) of
-        none -> erlane_router_peers:peer(Node);
-        Peer -> Peer
-    end.
-
 lane(Key, #peer{lanes = Lanes}) -> erlang:phash2(Key, tuple_size(Lanes)) + 1.
 
+entry(#peer{large = Large}, At, Message) ->
+    case erlang:external_size(Message) of
+        Size when Size =< Large ->
+            Bytes = Size + ?ENTRY,
+            {{At, Message, Bytes}, ?ONE + Bytes};
+        Size ->
+            large(At, 1, Message, Size)
+    end.
+
+entry(Peer, 1, [At], Message) ->
+    entry(Peer, At, Message);
 entry(#peer{large = Large}, N, Ats, Message) ->
     case erlang:external_size(Message) of
-        Size when Size =< Large, N =:= 1 ->
-            Bytes = Size + ?ENTRY,
-            {{hd(Ats), Message, Bytes}, ?ONE + Bytes};
         Size when Size =< Large ->
             Bytes = Size + ?ENTRY + N * ?DEST,
             {{many, Ats, Message, Bytes, N}, N * ?ONE + Bytes};
-        Size when N =:= 1 ->
-            large(hd(Ats), 1, Message, Size);
         Size ->
             large(Ats, N, Message, Size)
     end.
