@@ -35,7 +35,7 @@ options(tune) -> (node_options())#{"--dry-run" => {dry_run, flag}, "--keep" => {
 options(untune) -> (node_options())#{"--from" => {from, text}};
 options(lines) -> common().
 
-node_options() -> (common())#{"--node" => {node, text}, "--cookie" => {cookie, text}}.
+node_options() -> maps:merge(common(), erlane_cli_node:options()).
 
 common() -> #{"--json" => {json, flag}, "--help" => {help, flag}}.
 
@@ -80,25 +80,15 @@ run(Command, Given) ->
 %%% The node
 
 connect(Given) ->
-    Name = maps:get(node, Given, os:getenv("ERLANE_NODE", "")),
-    Name =:= "" andalso wrong("--node NODE is required, or ERLANE_NODE"),
-    Node = node_name(Name),
+    Node = case erlane_cli_node:node(Given) of
+               {ok, Name} -> Name;
+               {error, Why} -> wrong(Why)
+           end,
     %% What the VM says about connections would be among the lines.
     ok = logger:set_primary_config(level, none),
-    Cookie = maps:get(cookie, Given, os:getenv("ERLANE_COOKIE", "")),
-    case erlane_prof:connect(Node, maps:from_list([{cookie, list_to_atom(Cookie)}
-                                                   || Cookie =/= ""])) of
+    case erlane_prof:connect(Node, erlane_cli_node:way(Given)) of
         ok -> Node;
         {error, Reason} -> erlane_cli:fail("dist: ~ts", [erlane_prof:format_error(Reason)])
-    end.
-
-node_name(Text) ->
-    case lists:member($@, Text) of
-        true ->
-            list_to_atom(Text);
-        false ->
-            {ok, Host} = inet:gethostname(),
-            list_to_atom(Text ++ "@" ++ hd(string:lexemes(Host, ".")))
     end.
 
 -spec failed(term()) -> no_return().

@@ -30,8 +30,7 @@ help() ->
     "reached. NO_COLOR in the environment switches colours off.\n".
 
 options() ->
-    #{"--node" => {node, text},
-      "--cookie" => {cookie, text},
+    (erlane_cli_node:options())#{
       "--interval" => {interval, {seconds, 0.1, 3600}},
       "--sort" => {sort, {one_of, [reds, memory, mailbox]}},
       "--once" => {once, flag},
@@ -47,32 +46,25 @@ run(Args) ->
             io:put_chars(help()),
             0;
         {ok, Given} ->
-            Node = maps:get(node, Given, os:getenv("ERLANE_NODE", "")),
-            Node =:= "" andalso
-                erlane_cli:usage_error("top: --node NODE is required, or ERLANE_NODE", help()),
-            top(maps:merge(#{interval => 1000, sort => reds}, Given#{node => node_name(Node)}));
+            case erlane_cli_node:node(Given) of
+                {ok, Node} ->
+                    top(maps:merge(#{interval => 1000, sort => reds}, Given#{node => Node}));
+                {error, Why} ->
+                    wrong(Why)
+            end;
         {error, Why} ->
-            erlane_cli:usage_error(["top: ", Why], help())
+            wrong(Why)
     end.
 
-node_name(Text) ->
-    case lists:member($@, Text) of
-        true ->
-            list_to_atom(Text);
-        false ->
-            {ok, Host} = inet:gethostname(),
-            list_to_atom(Text ++ "@" ++ hd(string:lexemes(Host, ".")))
-    end.
+-spec wrong(iodata()) -> no_return().
+wrong(Why) ->
+    erlane_cli:usage_error(["top: ", Why], help()).
 
 top(#{node := Node} = Opts) ->
     ok = erlane_cli_signal:install(self()),
     %% What the VM says about connections would be in the middle of the screen.
     ok = logger:set_primary_config(level, none),
-    Cookie = case Opts of
-                 #{cookie := Given} -> Given;
-                 _ -> os:getenv("ERLANE_COOKIE", "")
-             end,
-    Way = maps:from_list([{cookie, list_to_atom(Cookie)} || Cookie =/= ""]),
+    Way = erlane_cli_node:way(Opts),
     Probe = case erlane_prof:connect(Node, Way) of
                 ok -> erlane_prof:attach(Node, #{lanes => {erlane_socket, stats}});
                 Error -> Error
