@@ -19,17 +19,7 @@
 %% @doc Entry of the VM.
 -spec start() -> ok.
 start() ->
-    _ = spawn(fun() ->
-                      try
-                          main(init:get_plain_arguments())
-                      catch
-                          Class:Reason ->
-                              %% One line: the harness shows the last one.
-                              io:format("~p: ~0p~n", [Class, Reason]),
-                              erlang:halt(1)
-                      end
-              end),
-    ok.
+    erlane_bench_server:program(fun main/1).
 
 main([Settings | Apps]) ->
     How = tune(Settings),

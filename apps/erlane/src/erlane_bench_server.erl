@@ -15,7 +15,7 @@
 %% when standard input ends.
 -module(erlane_bench_server).
 
--export([start/0, commands/1]).
+-export([start/0, program/1, commands/1]).
 
 -define(REPLY, <<"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\nHello world!">>).
 -define(CONNECT_MS, 5000).
@@ -31,12 +31,17 @@
 %% because a timer, however far away, wakes the VM now and then: erlane_bench_os sets one.
 -spec start() -> ok.
 start() ->
+    program(fun main/1).
+
+%% @doc What a VM of the harness does with its plain arguments. A crash is one line, for the
+%% harness shows the last one, and the end.
+-spec program(fun(([string()]) -> term())) -> ok.
+program(Main) ->
     _ = spawn(fun() ->
                       try
-                          main(init:get_plain_arguments())
+                          Main(init:get_plain_arguments())
                       catch
                           Class:Reason ->
-                              %% One line: the harness shows the last one.
                               io:format("~p: ~0p~n", [Class, Reason]),
                               erlang:halt(1)
                       end
