@@ -249,7 +249,7 @@ static ErlNifFunc funcs[] = {
     {"cancel", 2, n_cancel, 0},
     {"leave", 1, n_leave, 0},
     {"join", 1, n_join, 0},
-    {"send", 2, n_send, 0},
+    {"send", 3, n_send, 0},
     {"sendfile_begin", 2, n_sendfile_begin, 0},
     {"sendfile_step", 3, n_sendfile_step, DIRTY_IO},
     {"sendfile_end", 1, n_sendfile_end, 0},

@@ -64,7 +64,8 @@ static size_t vec_size(ErlNifEnv *env, ERL_NIF_TERM list, int *elems, bool *bad)
 
 /* Writes at once what the kernel takes; returns the bytes taken or -errno. */
 static ssize_t write_now(ErlNifEnv *env, sock_t *s, lane_t *here, const unsigned char *h,
-                         size_t hn, ERL_NIF_TERM data, const ErlNifBinary *one, size_t *asked)
+                         size_t hn, ERL_NIF_TERM data, const ErlNifBinary *one, bool more,
+                         size_t *asked)
 {
     struct iovec iov[MAX_IOV];
     int k = 0;
@@ -72,7 +73,7 @@ static ssize_t write_now(ErlNifEnv *env, sock_t *s, lane_t *here, const unsigned
     ssize_t r;
     count(here, S_SEND, 1);
     *asked = hn + size;
-    if (one && hn == 0) {
+    if (one && hn == 0 && !more) {
         r = sys_send(s->fd, one->data, size);
     } else {
         ERL_NIF_TERM head, tail = data;
@@ -91,7 +92,7 @@ static ssize_t write_now(ErlNifEnv *env, sock_t *s, lane_t *here, const unsigned
                 if (size < b.size)
                     break; /* what follows would leave a gap */
             }
-        r = sys_sendv(s->fd, iov, k);
+        r = more ? sys_sendv_more(s->fd, iov, k) : sys_sendv(s->fd, iov, k);
     }
     if (r == -EAGAIN || r == -EWOULDBLOCK) {
         count(here, S_EAGAIN, 1);
@@ -110,7 +111,7 @@ static void count_send(sock_t *s, size_t n)
         s->send_max = n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
 }
 
-/* send(Ref, Binary | [Binary]) -> ok | follow | {wait, Ticket, TimeoutMs} |
+/* send(Ref, Binary | [Binary], More) -> ok | follow | {wait, Ticket, TimeoutMs} |
  * {error, _} | too_long (more than MAX_VEC binaries: flatten and call again) */
 NIF(n_send)
 {
@@ -118,8 +119,9 @@ NIF(n_send)
     ErlNifBinary bin;
     ErlNifPid self;
     int elems = 1;
-    bool bad = false;
-    if (argc != 2 || !get_sock(env, argv[0], &s) || !get_pid(env, &self))
+    bool bad = false, more = argc == 3 && argv[2] == am.true_;
+    if (argc != 3 || !get_sock(env, argv[0], &s) || !get_pid(env, &self) ||
+        (!more && argv[2] != am.false_))
         BADARG;
     bool one = enif_inspect_binary(env, argv[1], &bin);
     size_t len = one ? bin.size : vec_size(env, argv[1], &elems, &bad);
@@ -155,7 +157,8 @@ NIF(n_send)
         goto out;
     bool later = queued > 0 || s->sendfile || s->opt[OPT_DELAY_SEND];
     if (!later) {
-        n = write_now(env, s, c.lane, h, (size_t)hn, argv[1], one ? &bin : NULL, &asked);
+        n = write_now(env, s, c.lane, h, (size_t)hn, argv[1], one ? &bin : NULL, more,
+                      &asked);
         if (n < 0) {
             bool reset = n == -ECONNRESET || (n == -EPIPE && !s->shut_queued);
             bool show = reset && s->opt[OPT_SHOW_ECONNRESET];

@@ -135,14 +135,21 @@ ssize_t sys_send(int fd, const void *buf, size_t len)
     return n < 0 ? -errno : n;
 }
 
-ssize_t sys_sendv(int fd, struct iovec *iov, int n)
+static ssize_t send_vec(int fd, struct iovec *iov, int n, int flags)
 {
     struct msghdr m = {.msg_iov = iov, .msg_iovlen = (size_t)n};
     ssize_t r;
     do
-        r = sendmsg(fd, &m, MSG_NOSIGNAL);
+        r = sendmsg(fd, &m, MSG_NOSIGNAL | flags);
     while (r < 0 && errno == EINTR);
     return r < 0 ? -errno : r;
+}
+
+ssize_t sys_sendv(int fd, struct iovec *iov, int n) { return send_vec(fd, iov, n, 0); }
+
+ssize_t sys_sendv_more(int fd, struct iovec *iov, int n)
+{
+    return send_vec(fd, iov, n, MSG_MORE);
 }
 
 ssize_t sys_sendfile(int fd, int file, off_t *off, size_t count)

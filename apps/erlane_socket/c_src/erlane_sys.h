@@ -31,6 +31,8 @@ int sys_connect_error(int fd);
 ssize_t sys_recv(int fd, void *buf, size_t len);
 ssize_t sys_send(int fd, const void *buf, size_t len);
 ssize_t sys_sendv(int fd, struct iovec *iov, int n);
+/* The last segment waits for what follows: more bytes, shutdown or close. */
+ssize_t sys_sendv_more(int fd, struct iovec *iov, int n);
 ssize_t sys_sendfile(int fd, int file, off_t *off, size_t count);
 int sys_shutdown(int fd, int how);
 int sys_name(int fd, int peer, struct sys_addr *a);

@@ -25,7 +25,7 @@ static const struct {
     {"lane_open", "i"}, {"lane_poll", "lv"}, {"lane_turn", "l"}, {"lane_sleep", "l"},
     {"lane_woke", "l"}, {"lane_close", "l"}, {"lane_stats", "i"}, {"lane_list", "i"},
     {"open", "ii*i"}, {"fdopen", "fi"}, {"bind", "sa"}, {"listen", "si"}, {"connect", "sa"},
-    {"connected", "st"}, {"accept", "st"}, {"cancel", "st"}, {"send", "sd"},
+    {"connected", "st"}, {"accept", "st"}, {"cancel", "st"}, {"send", "sdv"},
     {"sendfile_begin", "sf"}, {"sendfile_step", "snn"}, {"recv", "snt"},
     {"take", "swivv"}, {"need", "swnv"},
     {"fail", "swv"}, {"unrecv", "sd"}, {"active", "sv"}, {"close_now", "sv"}, {"shutdown", "si"},

@@ -8,7 +8,7 @@
 -module(erlane_tcp).
 
 -export([listen/2, connect/3, connect/4, accept/1, accept/2, fdopen/2]).
--export([send/2, recv/2, recv/3, unrecv/2, sendfile/4, shutdown/2, close/1]).
+-export([send/2, send/3, recv/2, recv/3, unrecv/2, sendfile/4, shutdown/2, close/1]).
 -export([controlling_process/2, monitor/1, cancel_monitor/1]).
 -export([setopts/2, getopts/2, getstat/2, sockname/1, peername/1, socknames/1, port/1]).
 -export([info/1, socket_to_list/1, which_packet_type/1]).
@@ -98,21 +98,37 @@ accept_error(Posix, _Deadline) ->
 
 %% @doc As gen_tcp:send/2.
 -spec send(socket(), iodata()) -> ok | error().
-send(?SOCK(Ref), Data) when is_binary(Data) ->
-    sent(Ref, erlane_nif:send(Ref, Data), Data);
-send(?SOCK(Ref), Data) ->
+send(Socket, Data) ->
+    send(Socket, Data, []).
+
+%% @doc As send/2. With `more' the last segment waits for what follows, at most 200 ms: more
+%% bytes, or shutdown/2 or close/1, whose end then leaves in the same segment (MSG_MORE of
+%% send(2)).
+-spec send(socket(), iodata(), [more]) -> ok | error().
+send(?SOCK(Ref), Data, []) -> send_iodata(Ref, Data, false);
+send(?SOCK(Ref), Data, [more]) -> send_iodata(Ref, Data, true);
+send(_, _, _) -> {error, einval}.
+
+send_iodata(Ref, Data, More) when is_binary(Data) ->
+    send_vec(Ref, Data, More);
+send_iodata(Ref, Data, More) ->
     try erlang:iolist_to_iovec(Data) of
-        [Bin] -> sent(Ref, erlane_nif:send(Ref, Bin), Bin);
-        Vec -> sent(Ref, erlane_nif:send(Ref, Vec), Vec)
+        [Bin] -> send_vec(Ref, Bin, More);
+        Vec -> send_vec(Ref, Vec, More)
     catch
         error:badarg -> {error, einval}
     end.
 
-sent(_Ref, ok, _Data) -> ok;
-sent(Ref, follow, _Data) -> erlane_nif:follow(Ref);
-sent(_Ref, {error, _} = Error, _Data) -> Error;
-sent(Ref, too_long, Data) -> send(?SOCK(Ref), iolist_to_binary(Data));
-sent(Ref, {wait, Ticket, Ms}, _Data) ->
+send_vec(Ref, Data, More) ->
+    case erlane_nif:send(Ref, Data, More) of
+        ok -> ok;
+        follow -> erlane_nif:follow(Ref);
+        {error, _} = Error -> Error;
+        too_long -> send_vec(Ref, iolist_to_binary(Data), More);
+        {wait, Ticket, Ms} -> full(Ref, Ticket, Ms)
+    end.
+
+full(Ref, Ticket, Ms) ->
     Deadline = deadline(case Ms of -1 -> infinity; _ -> Ms end),
     case await(Ref, Ticket, Deadline) of
         ok -> ok;
