@@ -57,7 +57,7 @@ init(Parent, Key) ->
     accept(Parent, persistent_term:get(Key), 10).
 
 accept(Parent, #srv{listen = Listen, metrics = Metrics} = Srv, Pause) ->
-    case gen_tcp:accept(Listen) of
+    case erlane_http_io:accept(Listen) of
         {ok, Socket} ->
             Parent ! {accepted, self()},
             open(Socket, Parent, Srv);

@@ -6,8 +6,8 @@
 %% `send_timeout', which is an option of the socket.
 -module(erlane_http_io).
 
--export([send/2, recv/2, sendfile/4, once/1, set_active/2, messages/1, socket/1]).
--export([shutdown/1, linger/3, close/1, abort/1, peer/1]).
+-export([accept/1, send/2, send_last/2, recv/2, sendfile/4, once/1, set_active/2, messages/1]).
+-export([socket/1, shutdown/1, linger/3, close/1, abort/1, peer/1]).
 
 -export_type([conn/0]).
 
@@ -18,9 +18,14 @@
 
 %% What a file is read by for TLS, and what sendfile of inet's driver is given at a time.
 -define(PIECE, 65536).
-%% A socket of a lane. The two calls that every request makes go past gen_tcp and inet, which would
-%% look up the same functions by their names each time.
+%% A socket of a lane. The calls that every request or connection makes go past gen_tcp and inet,
+%% which would look up the same functions by their names each time.
 -define(LANE(Socket), {'$inet', erlane_tcp, _} = Socket).
+
+%% @doc As gen_tcp:accept/1.
+-spec accept(gen_tcp:socket()) -> {ok, gen_tcp:socket()} | error().
+accept(?LANE(Listen)) -> erlane_tcp:accept(Listen);
+accept(Listen) -> gen_tcp:accept(Listen).
 
 %% @doc Sends; waits while too much is queued.
 -spec send(conn(), iodata()) -> ok | error().
@@ -28,8 +33,16 @@ send(#conn{socket = ?LANE(Socket)}, Data) -> erlane_tcp:send(Socket, Data);
 send(#conn{transport = tcp, socket = Socket}, Data) -> gen_tcp:send(Socket, Data);
 send(#conn{transport = ssl, socket = Socket}, Data) -> ssl:send(Socket, Data).
 
+%% @doc Sends what is followed at once by {@link close/1} or {@link linger/3}: over a lane the end
+%% then leaves in the same segment.
+-spec send_last(conn(), iodata()) -> ok | error().
+send_last(#conn{socket = ?LANE(Socket)}, Data) -> erlane_tcp:send(Socket, Data, [more]);
+send_last(Conn, Data) -> send(Conn, Data).
+
 %% @doc Bytes: those that were read already, else what comes first. The socket must be passive.
 -spec recv(conn(), timeout()) -> {ok, binary(), conn()} | error().
+recv(#conn{buffer = <<>>, socket = ?LANE(Socket)} = Conn, Timeout) ->
+    received(erlane_tcp:recv(Socket, 0, Timeout), Conn);
 recv(#conn{buffer = <<>>, transport = tcp, socket = Socket} = Conn, Timeout) ->
     received(gen_tcp:recv(Socket, 0, Timeout), Conn);
 recv(#conn{buffer = <<>>, transport = ssl, socket = Socket} = Conn, Timeout) ->
@@ -202,6 +215,7 @@ reset(Socket) ->
 
 %% @doc Closes the connection.
 -spec close(conn()) -> ok.
+close(#conn{socket = ?LANE(Socket)}) -> erlane_tcp:close(Socket);
 close(#conn{transport = tcp, socket = Socket}) -> gen_tcp:close(Socket);
 close(#conn{transport = ssl, socket = Socket}) -> _ = ssl:close(Socket), ok.
 

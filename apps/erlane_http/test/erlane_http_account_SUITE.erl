@@ -8,8 +8,8 @@
          end_per_testcase/2]).
 -export([dead_by_a_link/1, killed_by_a_drain/1, stalled_file/1, refusals/1, refused_body/1,
          query_left_out/1, log_with_a_full_disk/1, log_with_a_bad_entry/1,
-         part_of_a_shorter_file/1]).
--export([log/2]).
+         part_of_a_shorter_file/1, last_answer/1]).
+-export([log/2, handle/2, event/3]).
 
 -import(erlane_http_ct, [start/3, connect/1, connect/2, get/2, ask/2, send/2, answer/1, is_closed/1,
                          until/1, connections/1, name/0]).
@@ -20,7 +20,8 @@ all() -> [{group, erlane}, {group, gen_tcp}].
 
 groups() ->
     Cases = [dead_by_a_link, killed_by_a_drain, stalled_file, refusals, refused_body,
-             query_left_out, log_with_a_full_disk, log_with_a_bad_entry, part_of_a_shorter_file],
+             query_left_out, log_with_a_full_disk, log_with_a_bad_entry, part_of_a_shorter_file,
+             last_answer],
     [{erlane, [], Cases}, {gen_tcp, [], Cases}].
 
 init_per_suite(Config) -> erlane_http_ct:init_suite(Config).
@@ -60,6 +61,32 @@ dead_by_a_link(Config) ->
     ?assert(is_closed(C)),
     ?assertMatch(#{class := exit, reason := {boom, '...'}}, event(crashed)),
     ?assertEqual(Crashes + 1, figure(crashes)).
+
+%% Over lanes the last answer and the end of the connection are one segment, unless the handler is
+%% told of the request in between, which may take its time.
+last_answer(Config) ->
+    Socket = proplists:get_value(socket, Config),
+    [Silent, Told] = [begin
+                          {ok, _} = erlane_http:start(Name, #{handler => Handler,
+                                                              socket => Socket}),
+                          segments(erlane_http:port(Name))
+                      end || {Name, Handler} <- [{silent, {erlane_http_file, #{root => "/"}}},
+                                                 {told, {?MODULE, self()}}]],
+    receive told -> ok after ?WAIT_MS -> ct:fail(no_event) end,
+    ?assertEqual(case Socket of erlane -> 1; gen_tcp -> 0 end, Told - Silent).
+
+handle(_, _) -> {404, [], <<>>}.
+
+event(request_done, _, Pid) -> Pid ! told, ok;
+event(_, _, _) -> ok.
+
+%% Those that a client gets in a whole connection: tcpi_segs_in of TCP_INFO.
+segments(Port) ->
+    C = connect(Port, [{exit_on_close, false}]),
+    {404, _, _} = ask(C, "GET /none HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"),
+    ?assert(is_closed(C)),
+    {ok, [{raw, _, _, <<_:140/binary, N:32/native>>}]} = inet:getopts(C, [{raw, 6, 11, 144}]),
+    N.
 
 %% Who is cut at the end of a drain has not crashed.
 killed_by_a_drain(Config) ->
