@@ -95,14 +95,10 @@ kind(Other, _, _, _) ->
     error({bad_reply, Other}).
 
 out(Status, Data, Conn, Close) ->
-    case last(Close, Conn, Data) of
+    case erlane_http_io:send(Conn, Data, Close) of
         ok -> {sent, Status, iolist_size(Data), Close, Conn};
         {error, _} -> {cut, Status, 0}
     end.
-
-%% Before the end the handler hears of it, if it wants to, and takes its time.
-last(true, #conn{srv = #srv{event = false}} = Conn, Data) -> erlane_http_io:send_last(Conn, Data);
-last(_, Conn, Data) -> erlane_http_io:send(Conn, Data).
 
 %%
 %% Files

@@ -300,24 +300,26 @@ reply(Status, Headers, Body, #req{plain = true} = Req, Rest, N, Now,
                   false, Req, Rest, N, Now, St);
         _ -> other({Status, Headers, Body}, Req, Rest, N, Now, St)
     end;
-reply(Status, Headers, Body, #req{plain = true} = Req, Rest, N, Now, #st{srv = Srv} = St)
-  when is_binary(Body), byte_size(Body) =< ?MAX_REMEMBERED ->
-    {Until, _} = erlane_http_date:now(Now),
-    try erlane_http_answer:simple(Status, Headers, Body, Req, closing(N, Srv)) of
+reply(Status, Headers, Body, #req{body = Read, head = #head{close = Asked}} = Req, Rest, N, Now,
+      #st{srv = Srv, conn = Conn} = St)
+  when is_binary(Body), byte_size(Body) =< ?MAX_REMEMBERED, Read =/= stream ->
+    try erlane_http_answer:simple(Status, Headers, Body, Req, Asked orelse closing(N, Srv)) of
         {Head, Out, Close} ->
             Bytes = iolist_to_binary([Head, Out]),
-            St1 = case Close of
-                      false -> St#st{status = Status, fields = Headers, body = Body,
-                                     bytes = Bytes, until = Until};
-                      true -> St
-                  end,
-            sent(erlane_http_io:send(St#st.conn, Bytes), Status, byte_size(Bytes), Close, Req,
-                 Rest, N, Now, St1)
+            Sent = erlane_http_io:send(Conn, Bytes, Close),
+            sent(Sent, Status, byte_size(Bytes), Close, Req, Rest, N, Now,
+                 remembered(Status, Headers, Body, Bytes, Close, Req, Now, St))
     catch
         Class:Reason:Stack -> crashed(Class, Reason, Stack, nothing, Req, N, Now, St)
     end;
 reply(Status, Headers, Body, Req, Rest, N, Now, St) ->
     other({Status, Headers, Body}, Req, Rest, N, Now, St).
+
+remembered(Status, Headers, Body, Bytes, false, #req{plain = true}, Now, St) ->
+    {Until, _} = erlane_http_date:now(Now),
+    St#st{status = Status, fields = Headers, body = Body, bytes = Bytes, until = Until};
+remembered(_, _, _, _, _, _, _, St) ->
+    St.
 
 %% Every other kind of answer, and requests whose body the handler was to read.
 %% A body on its way would be taken for the next request, or for frames.

@@ -6,7 +6,7 @@
 %% `send_timeout', which is an option of the socket.
 -module(erlane_http_io).
 
--export([accept/1, send/2, send_last/2, recv/2, sendfile/4, once/1, set_active/2, messages/1]).
+-export([accept/1, send/2, send/3, recv/2, sendfile/4, once/1, set_active/2, messages/1]).
 -export([socket/1, shutdown/1, linger/3, close/1, abort/1, peer/1]).
 
 -export_type([conn/0]).
@@ -33,11 +33,13 @@ send(#conn{socket = ?LANE(Socket)}, Data) -> erlane_tcp:send(Socket, Data);
 send(#conn{transport = tcp, socket = Socket}, Data) -> gen_tcp:send(Socket, Data);
 send(#conn{transport = ssl, socket = Socket}, Data) -> ssl:send(Socket, Data).
 
-%% @doc Sends what is followed at once by {@link close/1} or {@link linger/3}: over a lane the end
-%% then leaves in the same segment.
--spec send_last(conn(), iodata()) -> ok | error().
-send_last(#conn{socket = ?LANE(Socket)}, Data) -> erlane_tcp:send(Socket, Data, [more]);
-send_last(Conn, Data) -> send(Conn, Data).
+%% @doc The same; Close: {@link close/1} or {@link linger/3} follows, and over a lane the end then
+%% leaves in the same segment. Not if the handler hears of the request before, and takes its time.
+-spec send(conn(), iodata(), Close :: boolean()) -> ok | error().
+send(#conn{socket = ?LANE(Socket), srv = #srv{event = false}}, Data, true) ->
+    erlane_tcp:send(Socket, Data, [more]);
+send(Conn, Data, _) ->
+    send(Conn, Data).
 
 %% @doc Bytes: those that were read already, else what comes first. The socket must be passive.
 -spec recv(conn(), timeout()) -> {ok, binary(), conn()} | error().
