@@ -59,11 +59,25 @@ NIF(n_cancel);
 NIF(n_leave);
 NIF(n_join);
 
-/* erlane_nif_send.c */
+/* erlane_nif_send.c; the first five, with s->mtx held, also for erlane_nif_fan.c. */
+/* The length in front of a packet: its bytes, or -EMSGSIZE. */
+int send_header(const sock_t *s, size_t len, unsigned char *h);
+/* Bytes and binaries of a list; *bad if it is none, or of more than MAX_VEC. */
+size_t send_size(ErlNifEnv *env, ERL_NIF_TERM list, int *elems, bool *bad);
+/* Writes at once what the kernel takes of at most a slice (*asked): 0 if nothing. */
+ssize_t send_now(ErlNifEnv *env, sock_t *s, lane_t *here, const unsigned char *h, size_t hn,
+                 ERL_NIF_TERM data, const ErlNifBinary *one, bool more, size_t *asked);
+/* Queues all but the first skip bytes of header and binaries, which are shared. */
+bool send_queue(ErlNifEnv *env, sock_t *s, const unsigned char *h, size_t hn,
+                ERL_NIF_TERM data, size_t skip);
+void send_count(sock_t *s, size_t n);
 NIF(n_send);
 NIF(n_sendfile_begin);
 NIF(n_sendfile_step);
 NIF(n_sendfile_end);
+
+/* erlane_nif_fan.c */
+NIF(n_send_each);
 
 /* erlane_nif_recv.c */
 NIF(n_recv);

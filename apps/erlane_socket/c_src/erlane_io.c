@@ -63,7 +63,7 @@ void io_ended(ctx_t *c, sock_t *s)
 static bool is_sending(const sock_t *s)
 {
     for (const waiter_t *w = s->waiters; w; w = w->next)
-        if (!w->empty)
+        if (!w->empty && !w->room)
             return true;
     return s->sendfile;
 }

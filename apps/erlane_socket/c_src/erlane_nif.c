@@ -150,7 +150,7 @@ static void make_atoms(ErlNifEnv *env)
     A(elsewhere, "elsewhere");
     A(stale, "stale"), A(http, "http"), A(ssl_tls, "ssl_tls"), A(sleep, "sleep");
     A(infinity, "infinity"), A(flush, "flush"), A(stop, "stop"), A(no_lane, "no_lane");
-    A(keep, "keep");
+    A(keep, "keep"), A(full, "full"), A(queued, "queued");
 #undef A
 }
 
@@ -250,6 +250,7 @@ static ErlNifFunc funcs[] = {
     {"leave", 1, n_leave, 0},
     {"join", 1, n_join, 0},
     {"send", 3, n_send, 0},
+    {"send_each", 4, n_send_each, 0},
     {"sendfile_begin", 2, n_sendfile_begin, 0},
     {"sendfile_step", 3, n_sendfile_step, DIRTY_IO},
     {"sendfile_end", 1, n_sendfile_end, 0},

@@ -38,7 +38,8 @@ NIF(n_close)
     return t;
 }
 
-/* close_now(Ref, false | true: with a reset | keep: the descriptor alone) */
+/* close_now(Ref, false | true: with a reset | keep: the descriptor alone |
+ * reset: as if the peer had reset it, of which the owner is told) */
 NIF(n_close_now)
 {
     sock_t *s;
@@ -49,12 +50,17 @@ NIF(n_close_now)
     if (!s->relay && s->fd >= 0) {
         if (argv[1] == am.true_)
             sys_reset_on_close(s->fd);
-        if (argv[1] == am.keep)
+        if (argv[1] == am.reset && s->state == ST_CONNECTED) {
+            s->lingers = false; /* else its close would undo the reset */
+            sys_reset_on_close(s->fd);
+            io_send_end(&c, s, ECONNRESET);
+        } else if (argv[1] == am.keep) {
             io_keep(&c, s);
-        else
+        } else if (argv[1] != am.reset) {
             sock_close(&c, s, am.normal);
+        }
     }
-    if (argv[1] != am.keep)
+    if (argv[1] != am.keep && argv[1] != am.reset)
         s->kept = false;
     pthread_mutex_unlock(&s->mtx);
     return am.ok;

@@ -7,7 +7,7 @@
 
 /* Sending ---------------------------------------------------------------- */
 
-static int put_header(const sock_t *s, size_t len, unsigned char *h)
+int send_header(const sock_t *s, size_t len, unsigned char *h)
 {
     int n = s->opt[OPT_PACKET] == PB_1   ? 1
             : s->opt[OPT_PACKET] == PB_2 ? 2
@@ -21,8 +21,8 @@ static int put_header(const sock_t *s, size_t len, unsigned char *h)
     return n;
 }
 
-static bool enqueue(ErlNifEnv *env, sock_t *s, const unsigned char *h, size_t hn,
-                    ERL_NIF_TERM data, size_t skip)
+bool send_queue(ErlNifEnv *env, sock_t *s, const unsigned char *h, size_t hn,
+                ERL_NIF_TERM data, size_t skip)
 {
     if (s->q == NULL && (s->q = enif_ioq_create(ERL_NIF_IOQ_NORMAL)) == NULL)
         return false;
@@ -44,7 +44,7 @@ static bool enqueue(ErlNifEnv *env, sock_t *s, const unsigned char *h, size_t hn
     return v->size == skip || enif_ioq_enqv(s->q, v, skip);
 }
 
-static size_t vec_size(ErlNifEnv *env, ERL_NIF_TERM list, int *elems, bool *bad)
+size_t send_size(ErlNifEnv *env, ERL_NIF_TERM list, int *elems, bool *bad)
 {
     size_t n = 0;
     ERL_NIF_TERM head;
@@ -63,9 +63,8 @@ static size_t vec_size(ErlNifEnv *env, ERL_NIF_TERM list, int *elems, bool *bad)
 }
 
 /* Writes at once what the kernel takes; returns the bytes taken or -errno. */
-static ssize_t write_now(ErlNifEnv *env, sock_t *s, lane_t *here, const unsigned char *h,
-                         size_t hn, ERL_NIF_TERM data, const ErlNifBinary *one, bool more,
-                         size_t *asked)
+ssize_t send_now(ErlNifEnv *env, sock_t *s, lane_t *here, const unsigned char *h, size_t hn,
+                 ERL_NIF_TERM data, const ErlNifBinary *one, bool more, size_t *asked)
 {
     struct iovec iov[MAX_IOV];
     int k = 0;
@@ -103,7 +102,7 @@ static ssize_t write_now(ErlNifEnv *env, sock_t *s, lane_t *here, const unsigned
     return r;
 }
 
-static void count_send(sock_t *s, size_t n)
+void send_count(sock_t *s, size_t n)
 {
     s->send_cnt++;
     s->send_oct += n;
@@ -124,14 +123,14 @@ NIF(n_send)
         (!more && argv[2] != am.false_))
         BADARG;
     bool one = enif_inspect_binary(env, argv[1], &bin);
-    size_t len = one ? bin.size : vec_size(env, argv[1], &elems, &bad);
+    size_t len = one ? bin.size : send_size(env, argv[1], &elems, &bad);
     if (bad)
         return elems > MAX_VEC ? am.too_long : error(env, am.einval);
     ctx_t c = ctx(env);
     ERL_NIF_TERM t = am.ok;
     unsigned char h[4];
     pthread_mutex_lock(&s->mtx);
-    int hn = put_header(s, len, h);
+    int hn = send_header(s, len, h);
     if (s->state != ST_CONNECTED || s->relay || hn < 0) {
         bool closed = s->state == ST_CLOSED, kept = closed && io_kept(&c, s);
         t = error(env, closed && (!kept || s->gone_send)
@@ -152,13 +151,13 @@ NIF(n_send)
     size_t total = len + (size_t)hn, queued = sock_queued(s);
     ssize_t n = 0;
     size_t asked = 0;
-    count_send(s, total);
+    send_count(s, total);
     if (total == 0 && queued == 0 && !s->sendfile)
         goto out;
     bool later = queued > 0 || s->sendfile || s->opt[OPT_DELAY_SEND];
     if (!later) {
-        n = write_now(env, s, c.lane, h, (size_t)hn, argv[1], one ? &bin : NULL, more,
-                      &asked);
+        n = send_now(env, s, c.lane, h, (size_t)hn, argv[1], one ? &bin : NULL, more,
+                     &asked);
         if (n < 0) {
             bool reset = n == -ECONNRESET || (n == -EPIPE && !s->shut_queued);
             bool show = reset && s->opt[OPT_SHOW_ECONNRESET];
@@ -174,7 +173,7 @@ NIF(n_send)
         }
     }
     ERL_NIF_TERM list = one ? enif_make_list1(env, argv[1]) : argv[1];
-    if (!enqueue(env, s, h, (size_t)hn, list, (size_t)n)) {
+    if (!send_queue(env, s, h, (size_t)hn, list, (size_t)n)) {
         /* half a packet may be out: the stream cannot go on */
         sock_close(&c, s, am.normal);
         t = error(env, am.enomem);

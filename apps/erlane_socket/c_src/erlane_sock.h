@@ -76,6 +76,7 @@ typedef struct waiter {
     bool woken;
     bool empty; /* waits for an empty queue, not for the low watermark */
     bool file;  /* a sendfile that waits for room in the kernel */
+    bool room;  /* wants to be told of room; no call of it goes on then */
 } waiter_t;
 
 /* Bytes read but not yet delivered: [start, end) of bin.data. */
@@ -244,7 +245,7 @@ struct atoms {
         undefined, nil, local, inet4, inet6, eagain, more, too_long, relay, reason, to_a, to_b,
         ms, normal, reset, idle, half_close, busy, pending, not_owner, badarg, enotconn, ealready,
         enomem, follow, idle_ms, stale, http, ssl_tls, sleep, infinity, flush, no_lane, stop,
-        keep, elsewhere;
+        keep, elsewhere, full, queued;
 };
 extern struct atoms am;
 

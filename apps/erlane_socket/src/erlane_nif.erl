@@ -8,7 +8,7 @@
 -export([lane_open/1, lane_poll/2, lane_turn/1, lane_sleep/1, lane_woke/1, lane_close/1,
          lane_here/0, lane_stats/1, lane_list/1]).
 -export([open/4, fdopen/2, bind/2, listen/2, connect/2, connected/2, accept/2, cancel/2]).
--export([send/3, sendfile_begin/2, sendfile_step/3, sendfile_end/1]).
+-export([send/3, send_each/4, sendfile_begin/2, sendfile_step/3, sendfile_end/1]).
 -export([recv/3, peek/1, take/5, need/4, fail/3, unrecv/2, set_active/2, follow/1]).
 -export([close/1, close_now/2, shutdown/2]).
 -export([setsockopt/4, getsockopt/4, setopt/3, getopt/2, name/2, stat/1, info/1, watch/1]).
@@ -16,13 +16,13 @@
 
 -on_load(load/0).
 
--nifs([lane_open/1, lane_poll/2, lane_turn/1, lane_sleep/1, lane_woke/1, lane_close/1,
-       lane_here/0, lane_stats/1, lane_list/1, open/4, fdopen/2, bind/2, listen/2, connect/2,
-       connected/2, accept/2, cancel/2, leave/1, join/1, send/3, sendfile_begin/2,
-       sendfile_step/3, sendfile_end/1, recv/3, peek/1, take/5, need/4, fail/3, unrecv/2,
-       active/2, close/1, close_now/2, shutdown/2, setsockopt/4, getsockopt/4, setopt/3,
-       getopt/2, name/2, stat/1, info/1, watch/1, give/2, handover/1, own/2, owner/1, relay/7,
-       relay_info/1, relay_stop/2, faults/1]).
+-nifs([lane_open/1, lane_poll/2, lane_turn/1, lane_sleep/1, lane_woke/1, lane_close/1, lane_here/0,
+       lane_stats/1, lane_list/1, open/4, fdopen/2, bind/2, listen/2, connect/2,
+       connected/2, accept/2, cancel/2, leave/1, join/1, send/3, send_each/4,
+       sendfile_begin/2, sendfile_step/3, sendfile_end/1, recv/3, peek/1, take/5, need/4,
+       fail/3, unrecv/2, active/2, close/1, close_now/2, shutdown/2, setsockopt/4,
+       getsockopt/4, setopt/3, getopt/2, name/2, stat/1, info/1, watch/1, give/2,
+       handover/1, own/2, owner/1, relay/7, relay_info/1, relay_stop/2, faults/1]).
 
 -type ref() :: reference().
 -type ticket() :: non_neg_integer().
@@ -125,6 +125,12 @@ join(_Ref) -> erlang:nif_error(not_loaded).
 -spec send(ref(), binary() | [binary()], More :: boolean()) ->
           ok | follow | too_long | {wait, ticket(), integer()} | posix().
 send(_Ref, _Data, _More) -> erlang:nif_error(not_loaded).
+-spec send_each([Socket | {Socket, binary() | [binary()]}], binary() | [binary()],
+                Limit :: non_neg_integer(), Notify :: boolean()) ->
+          {Rest :: list(), [{Socket, {queued, non_neg_integer()} | posix()
+                                   | {full, non_neg_integer(), ticket()}}]}
+              when Socket :: erlane_tcp:socket().
+send_each(_Sockets, _Data, _Limit, _Notify) -> erlang:nif_error(not_loaded).
 -spec sendfile_begin(ref(), integer()) -> ok | posix().
 sendfile_begin(_Ref, _Fd) -> erlang:nif_error(not_loaded).
 -spec sendfile_step(ref(), non_neg_integer(), non_neg_integer()) ->
@@ -152,7 +158,7 @@ unrecv(_Ref, _Data) -> erlang:nif_error(not_loaded).
 active(_Ref, _Active) -> erlang:nif_error(not_loaded).
 -spec close(ref()) -> ok | {wait, ticket(), non_neg_integer()}.
 close(_Ref) -> erlang:nif_error(not_loaded).
--spec close_now(ref(), Reset :: boolean() | keep) -> ok.
+-spec close_now(ref(), Reset :: boolean() | keep | reset) -> ok.
 close_now(_Ref, _How) -> erlang:nif_error(not_loaded).
 -spec shutdown(ref(), 0 | 1 | 2) -> ok | posix().
 shutdown(_Ref, _How) -> erlang:nif_error(not_loaded).

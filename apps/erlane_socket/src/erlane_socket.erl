@@ -5,9 +5,11 @@
 
 -export([lanes/0, lane/0, stats/0, sockets/0, i/0]).
 -export([use_everywhere/0, check_options/1]).
+-export([send_each/2, send_each/3, forget_room/2, abort/1]).
 -export([relay/3, relay_info/1, relay_stop/2]).
 
 -export_type([lane_stats/0, relay/0, relay_options/0, relay_result/0]).
+-export_type([send_each_options/0, send_each_result/0]).
 
 -include("erlane_nif.hrl").
 
@@ -20,11 +22,21 @@
         #{reason := normal | reset | idle | half_close | closed | {error, atom()},
           to_b := non_neg_integer(), to_a := non_neg_integer(), ms := non_neg_integer()}.
 
+-type send_each_options() :: #{limit => non_neg_integer(), notify => boolean()}.
+-type send_each_result() ::
+        {queued, Bytes :: non_neg_integer()}
+      | {full, Bytes :: non_neg_integer(), Ticket :: non_neg_integer()}
+      | {error, closed | enotconn | einval | emsgsize | enomem}.
+
 %% The order of enum lane_stat in c_src/erlane_sock.h.
 -define(STATS, [turns, empty_turns, sleeps, wakes, waits, events, events_min, events_max, stale,
                 recv, send, eagain, recv_bytes, send_bytes, accepted, moved, relays, sockets]).
 
 -define(RELAY_WAIT_MS, 5000).
+%% Up to here a payload of several pieces is made one binary for all sockets: a vector would be
+%% walked by the kernel for each of them.
+-define(JOIN_BYTES, 65536).
+-define(MAX_PIECES, 16384).
 
 %% @doc The lanes that are open, by the numbers of their schedulers.
 -spec lanes() -> [pos_integer()].
@@ -121,6 +133,66 @@ use_everywhere() ->
 -spec check_options([term()]) -> ok | {error, {Key :: term(), Why :: atom()}}.
 check_options(Opts) ->
     erlane_opts:check(Opts).
+
+%% @doc As send_each/3 without options.
+-spec send_each([erlane_tcp:socket() | {erlane_tcp:socket(), iodata()}], iodata()) ->
+          [{erlane_tcp:socket(), send_each_result()}].
+send_each(Sockets, Data) ->
+    send_each(Sockets, Data, #{}).
+
+%% @doc Sends Data to each socket of a list, or to some what stands beside them: one native call
+%% for as many as half a millisecond is enough for. It never waits for a peer, and what is large
+%% is shared by all, also while it waits in their queues. Who calls need not own the sockets:
+%% what is sent here and by gen_tcp:send/2 is not mixed, and a socket's packet option holds. Empty
+%% Data is a question: nothing is sent, not even a packet's length, the answer is as for any other.
+%%
+%% The answer has those of whom the kernel did not take all. `{queued, Bytes}': Bytes, the rest of
+%% Data among them, wait and go out later. `{full, Bytes, Ticket}': more than `limit' bytes
+%% (default 0) waited before, and nothing of Data was taken. `{error, Reason}': closed, enotconn,
+%% einval (no socket of erlane, or one in a relay), emsgsize (more than its packet length can
+%% say). With `notify' (default false, and then the ticket is 0) the caller gets one message for
+%% each ticket, when no more than the socket's low_watermark waits or it has ended:
+%% `{erlane_async, Ref, Ticket, ok | closed | econnreset}', Ref being the socket's third element.
+-spec send_each([erlane_tcp:socket() | {erlane_tcp:socket(), iodata()}], iodata(),
+                send_each_options()) -> [{erlane_tcp:socket(), send_each_result()}].
+send_each(Sockets, Data, Opts) when length(Sockets) >= 0, is_map(Opts) ->
+    each([with_payload(Entry) || Entry <- Sockets], payload(Data), maps:get(limit, Opts, 0),
+         maps:get(notify, Opts, false), []).
+
+each(Sockets, Data, Limit, Notify, Odd) ->
+    case erlane_nif:send_each(Sockets, Data, Limit, Notify) of
+        {[], More} -> More ++ Odd;
+        {Rest, More} -> each(Rest, Data, Limit, Notify, More ++ Odd)
+    end.
+
+with_payload({Socket, Data}) -> {Socket, payload(Data)};
+with_payload(Socket) -> Socket.
+
+payload(Data) when is_binary(Data) -> Data;
+payload(Data) ->
+    case iolist_size(Data) of
+        Size when Size =< ?JOIN_BYTES ->
+            iolist_to_binary(Data);
+        _ ->
+            Pieces = erlang:iolist_to_iovec(Data),
+            case length(Pieces) of
+                N when N =< ?MAX_PIECES -> Pieces;
+                _ -> iolist_to_binary(Pieces)
+            end
+    end.
+
+%% @doc The message for this ticket of send_each/3 is no longer wanted, and does not come or is
+%% taken out of the caller's mailbox.
+-spec forget_room(erlane_tcp:socket(), Ticket :: non_neg_integer()) -> ok.
+forget_room({'$inet', erlane_tcp, Ref}, Ticket) ->
+    _ = erlane_nif:cancel(Ref, Ticket),
+    receive {erlane_async, Ref, Ticket, _} -> ok after 0 -> ok end.
+
+%% @doc Resets a connection, whoever owns it, without waiting: for its owner it is as if the peer
+%% had done so. What waits in its queue is lost.
+-spec abort(erlane_tcp:socket()) -> ok.
+abort({'$inet', erlane_tcp, Ref}) ->
+    erlane_nif:close_now(Ref, reset).
 
 %% @doc Joins two sockets inside a lane: what comes in on one goes out on the
 %% other, with back-pressure and half-close, and no process is woken for it.

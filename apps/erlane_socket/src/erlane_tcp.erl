@@ -98,8 +98,8 @@ accept_error(Posix, _Deadline) ->
 
 %% @doc As gen_tcp:send/2.
 -spec send(socket(), iodata()) -> ok | error().
-send(Socket, Data) ->
-    send(Socket, Data, []).
+send(?SOCK(Ref), Data) ->
+    send_iodata(Ref, Data, false).
 
 %% @doc As send/2. With `more' the last segment waits for what follows, at most 200 ms: more
 %% bytes, or shutdown/2 or close/1, whose end then leaves in the same segment (MSG_MORE of
