@@ -53,7 +53,8 @@
       | {status(), headers(), {file, file:name_all(), {Offset :: non_neg_integer(),
                                                        Length :: non_neg_integer()}}}
       | {stream, status(), headers(), fun((send()) -> ok | {trailers, headers()})}
-      | {sse, headers(), fun((Emit :: fun()) -> ok)}
+      | {sse, headers(), fun((Emit :: fun()) -> ok)
+                       | fun((Emit :: fun(), Socket :: term()) -> ok)}
       | {upgrade, module(), Args :: term()}.
 %% `stream' sends chunks, or with a `content-length' among its headers exactly so many bytes;
 %% `sse' is {@link erlane_http_sse}, `upgrade' WebSocket, {@link erlane_http_ws}.

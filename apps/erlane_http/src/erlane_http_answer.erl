@@ -79,6 +79,17 @@ kind({Status, Headers, {file, File, {Offset, Length}}}, Req, Conn, Close)
 kind({stream, Status, Headers, Fun}, Req, Conn, Close) when is_function(Fun, 1) ->
     stream(Status, Headers, fun(Send) -> {Fun(Send), Conn} end, lazy, Req, Conn, Close);
 kind({sse, Headers, Fun}, Req, Conn, Close) when is_function(Fun, 1) ->
+    events(Headers, Fun, at_once, Req, Conn, Close);
+kind({sse, Headers, Fun}, Req, Conn, Close) when is_function(Fun, 2) ->
+    Socket = erlane_http_io:shared(Conn),
+    events(Headers, fun(Emit) -> Fun(Emit, Socket) end, as_it_is, Req, Conn, Close);
+kind({Status, Headers, Body}, Req, Conn, Close0) ->
+    {Head, Rest, Close} = simple(Status, Headers, Body, Req, Close0),
+    out(Status, [Head, Rest], Conn, Close);
+kind(Other, _, _, _) ->
+    error({bad_reply, Other}).
+
+events(Headers, Fun, When, Req, Conn, Close) ->
     %% The end of Fun's process is to be ours.
     _ = process_flag(trap_exit, false),
     Run = fun(Send) ->
@@ -87,12 +98,7 @@ kind({sse, Headers, Fun}, Req, Conn, Close) when is_function(Fun, 1) ->
                       {error, _} -> {gone, Conn}
                   end
           end,
-    stream(200, erlane_http_sse:headers(Headers), Run, at_once, Req, Conn, Close);
-kind({Status, Headers, Body}, Req, Conn, Close0) ->
-    {Head, Rest, Close} = simple(Status, Headers, Body, Req, Close0),
-    out(Status, [Head, Rest], Conn, Close);
-kind(Other, _, _, _) ->
-    error({bad_reply, Other}).
+    stream(200, erlane_http_sse:headers(Headers), Run, When, Req, Conn, Close).
 
 out(Status, Data, Conn, Close) ->
     case erlane_http_io:send(Conn, Data, Close) of
@@ -187,7 +193,9 @@ sendfile(Status, Head, Fd, Offset, Length, Conn, Close) ->
 -define(BUSY, 6).   % processes that are sending just now
 -define(BUSY_MS, 5000).
 
-%% The head waits for the first piece (`lazy'), so that a crash before it is still a 500.
+%% The head waits for the first piece (`lazy'), so that a crash before it is still a 500. What is
+%% sent goes out as it is (`as_it_is') where others write to the socket, too: the body ends with the
+%% connection.
 stream(Status, Headers, Run, When, Req, Conn, Close0)
   when is_integer(Status), Status >= 200, Status =< 999 ->
     #req{head = #head{method = Method, version = Version}} = Req,
@@ -197,7 +205,7 @@ stream(Status, Headers, Run, When, Req, Conn, Close0)
                             Status =:= 204 -> {none, Close0};
                             is_integer(Length) -> {Length, Close0};
                             Status =:= 304 -> {none, Close0};
-                            Version =:= {1, 0} -> {none, true};
+                            Version =:= {1, 0}; When =:= as_it_is -> {none, true};
                             true -> {chunked, Close0}
                         end,
     {Head, Close} = head(Status, Fields, Framing, Own, Req, Close1),
@@ -206,7 +214,7 @@ stream(Status, Headers, Run, When, Req, Conn, Close0)
         true ->
             State = atomics:new(6, [{signed, true}]),
             is_integer(Length) andalso atomics:put(State, ?LEFT, Length),
-            When =:= at_once andalso begin_stream(State, Conn, Head),
+            When =/= lazy andalso begin_stream(State, Conn, Head),
             run(Status, Run, Head, Framing, State, Conn, Close)
     end;
 stream(Status, _, _, _, _, _, _) ->

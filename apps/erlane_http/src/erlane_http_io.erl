@@ -7,7 +7,8 @@
 -module(erlane_http_io).
 
 -export([accept/1, send/2, send/3, recv/2, sendfile/4, once/1, set_active/2, messages/1]).
--export([socket/1, shutdown/1, linger/3, close/1, abort/1, peer/1]).
+-export([socket/1, shared/1]).
+-export([shutdown/1, linger/3, close/1, abort/1, peer/1]).
 
 -export_type([conn/0]).
 
@@ -176,6 +177,12 @@ messages(#conn{transport = ssl}) -> {ssl, ssl_closed, ssl_error}.
 %% @doc The socket, as it stands in messages.
 -spec socket(conn()) -> gen_tcp:socket() | ssl:sslsocket().
 socket(#conn{socket = Socket}) -> Socket.
+
+%% @doc The socket, if other processes may write whole messages to it: `undefined' for one that is
+%% not in a lane, and for TLS.
+-spec shared(conn()) -> erlane_tcp:socket() | undefined.
+shared(#conn{transport = tcp, socket = ?LANE(Socket)}) -> Socket;
+shared(_) -> undefined.
 
 %% @doc Ends our direction; the peer sees the end of what was sent.
 -spec shutdown(conn()) -> ok | error().

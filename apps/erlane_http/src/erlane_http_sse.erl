@@ -15,6 +15,11 @@
 %%           end}
 %% '''
 %%
+%% A Fun of two arguments gets the socket, too, and others may write events to it beside Emit: for
+%% `erlane_socket:send_each/3' or a subscription of a fan-out, which its process makes. They are to
+%% write whole events, and to stop before Fun returns: the body is not chunked, and the connection
+%% ends with it. Over TLS, or if the socket is not in a lane, there is `undefined' in its place.
+%%
 %% The stream ends when Fun returns. When the client goes, `Emit' is `{error, closed}' and Fun's
 %% process gets the exit `shutdown', also while it waits for something else. Messages that the
 %% connection's process gets go on to Fun's. While nothing is sent a comment goes out every

@@ -16,6 +16,12 @@
 %% A browser sends the cookies of your site with a WebSocket that any other site opens. If that
 %% matters, look at the `origin' header in init/2 and refuse.
 %%
+%% Others may write to the client, too, without a message to this process for each frame: opened/2
+%% gets the socket, for `erlane_socket:send_each/3' or a subscription of a fan-out. They write whole
+%% frames; what they and this process write is not mixed. In closing/1, which is called before a
+%% close is sent, they are told to stop. A client that takes nothing for `send_timeout' when this
+%% process has to send something, if only a pong, is disconnected.
+%%
 %% Pings are answered, and a client that was silent for long is asked for a sign of life, without
 %% the handler. A text that a handler sends must be UTF-8; it is not checked again.
 -module(erlane_http_ws).
@@ -55,11 +61,15 @@
 -callback init(erlane_http:req(), Args :: term()) ->
     {ok, State :: term()} | {ok, State :: term(), options()}
   | {refuse, erlane_http:status(), erlane_http:headers(), iodata()}.
+-callback opened(erlane_tcp:socket() | undefined, State :: term()) -> result().
+%% The handshake is out. The socket if it may be written to by others, which that of TLS, or one
+%% that is not in a lane, may not.
+-callback closing(State :: term()) -> term().
 -callback frame(message(), State :: term()) -> result().
 -callback info(Message :: term(), State :: term()) -> result().
 %% A message from another process; without this callback they are dropped.
 -callback terminate(reason(), State :: term()) -> term().
--optional_callbacks([info/2, terminate/2]).
+-optional_callbacks([info/2, opened/2, closing/1, terminate/2]).
 
 %% @doc The subprotocols that the client offers, best first.
 -spec protocols(erlane_http:req()) -> [binary()].

@@ -70,8 +70,14 @@ open(Conn, Key, Module, State, Given) ->
              info = erlang:function_exported(Module, info, 2),
              ping_after = PingAfter, idle_timeout = Idle, close_timeout = Close},
     case erlane_http_io:send(Conn, erlane_http_ws:accepted(Key, Protocol)) of
-        ok -> loop(Ws);
+        ok -> opened(Ws);
         {error, _} -> ended(closed, Ws)
+    end.
+
+opened(#ws{module = Module, conn = Conn} = Ws) ->
+    case erlang:function_exported(Module, opened, 2) of
+        true -> result(call(opened, erlane_http_io:shared(Conn), Ws), [], Ws);
+        false -> loop(Ws)
     end.
 
 loop(#ws{armed = false, conn = Conn} = Ws) ->
@@ -167,7 +173,10 @@ call(Callback, Argument, #ws{module = Module, state = State} = Ws) ->
             erlang:raise(Class, Reason, Stack)
     end.
 
-queue(Frame, #ws{out = Out, out_size = Size} = Ws) ->
+%% Who else writes to the socket stops before a close: nothing may follow it.
+queue(Frame, #ws{module = Module, state = State, out = Out, out_size = Size} = Ws) ->
+    _ = (Frame =:= close orelse element(1, Frame) =:= close) andalso
+        erlang:function_exported(Module, closing, 1) andalso Module:closing(State),
     Bytes = erlane_http_ws_frame:print(Frame, none),
     Ws#ws{out = [Out, Bytes], out_size = Size + iolist_size(Bytes)}.
 
