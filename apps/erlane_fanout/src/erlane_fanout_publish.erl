@@ -1,0 +1,95 @@
+%% SPDX-License-Identifier: Apache-2.0
+%% @doc From a publisher to the lanes: the cost is one message for each lane with subscriptions,
+%% here, and one for each node with any.
+-module(erlane_fanout_publish).
+
+-export([publish/4, intake/2]).
+
+-include("erlane_fanout.hrl").
+
+-type topics() :: erlane_fanout_topic:topic() | [erlane_fanout_topic:topic()].
+
+%% @doc See {@link erlane_fanout:publish/3}.
+-spec publish(topics(), term(), #{retain => boolean()}, all | local) -> ok.
+publish(Topics, Message, Opts, Scope) ->
+    check(Topics),
+    #lanes{} = Lanes = erlane_fanout_lanes:get(),
+    retain(Topics, Message, Opts),
+    case routes(Topics, Lanes) of
+        [] -> ok;
+        Routes ->
+            send(Routes, Message, erlane_fanout_inbox:size(Message), Lanes),
+            case Scope of
+                all -> erlane_fanout_remote:send(remote(Routes), Topics, Message);
+                local -> ok
+            end
+    end.
+
+check(Topics) when is_list(Topics) ->
+    lists:foreach(fun erlane_fanout_topic:check_topic/1, Topics);
+check(Topic) ->
+    erlane_fanout_topic:check_topic(Topic).
+
+retain(_, _, Opts) when map_size(Opts) =:= 0 -> ok;
+retain(_, _, #{retain := false} = Opts) when map_size(Opts) =:= 1 -> ok;
+retain(Topics, Message, #{retain := true} = Opts) when map_size(Opts) =:= 1 ->
+    erlane_fanout_retain:store(if is_list(Topics) -> Topics; true -> [Topics] end, Message);
+retain(Topics, Message, Opts) ->
+    error(badarg, [Topics, Message, Opts]).
+
+%% Each filter once, however many of the topics it matches.
+routes(Topics, #lanes{wild = Wild}) when is_list(Topics) ->
+    lists:ukeysort(1, lists:append([erlane_fanout_match:routes(T, Wild) || T <- Topics]));
+routes(Topic, #lanes{wild = Wild}) ->
+    erlane_fanout_match:routes(Topic, Wild).
+
+remote([{_, _, _, Nodes}]) -> Nodes;
+remote(Routes) -> lists:usort(lists:append([element(?R_REMOTE, Route) || Route <- Routes])).
+
+send([{Filter, Bits, 0, _}], Message, Bytes, Lanes) ->
+    one(Bits, 1, {pub, [Filter], Bytes, Message}, Bytes, Lanes);
+send(Routes, Message, Bytes, Lanes) ->
+    lists:foreach(fun(Route) -> wait(Route, Lanes) end, Routes),
+    each(lanes(Routes), 1, Routes, Message, Bytes,
+         fun(I, Entry, Charge) -> erlane_fanout_inbox:put(Lanes, I, Entry, Charge) end).
+
+lanes(Routes) ->
+    lists:foldl(fun(Route, Bits) -> Bits bor element(?R_LANES, Route) end, 0, Routes).
+
+one(0, _, _, _, _) -> ok;
+one(Bits, I, Entry, Bytes, Lanes) ->
+    _ = Bits band 1 =:= 1 andalso erlane_fanout_inbox:put(Lanes, I, Entry, Bytes),
+    one(Bits bsr 1, I + 1, Entry, Bytes, Lanes).
+
+each(0, _, _, _, _, _) -> ok;
+each(Bits, I, Routes, Message, Bytes, Put) ->
+    _ = case [element(1, R) || Bits band 1 =:= 1, R <- Routes,
+                               (element(?R_LANES, R) bsr (I - 1)) band 1 =:= 1] of
+            [] -> ok;
+            Filters -> Put(I, {pub, Filters, Bytes, Message}, Bytes * length(Filters))
+        end,
+    each(Bits bsr 1, I + 1, Routes, Message, Bytes, Put).
+
+%% Until no subscription of this filter that blocks is over its limit.
+wait({_, _, 0, _}, _) -> ok;
+wait({Filter, _, Bits, _}, #lanes{pids = Pids} = Lanes) ->
+    lists:foreach(fun(I) -> erlane_fanout_inbox:blocked(Lanes, I, Filter) end,
+                  [I || I <- lists:seq(1, tuple_size(Pids)), (Bits bsr (I - 1)) band 1 =:= 1]),
+    case ets:lookup(?ROUTES, Filter) of
+        [Route] -> wait(Route, erlane_fanout_lanes:get());
+        [] -> ok
+    end.
+
+%% @doc What another node has published: to the lanes of this node, without waiting for them.
+-spec intake(topics(), term()) -> ok.
+intake(Topics, Message) ->
+    check(Topics),
+    #lanes{stats = Stats} = Lanes = erlane_fanout_lanes:get(),
+    Routes = routes(Topics, Lanes),
+    each(lanes(Routes), 1, Routes, Message, erlane_fanout_inbox:size(Message),
+         fun(I, Entry, Charge) ->
+                 case erlane_fanout_inbox:put_now(Lanes, I, Entry, Charge) of
+                     ok -> ok;
+                     full -> atomics:add(element(I, Stats), ?S_REFUSED, 1)
+                 end
+         end).

@@ -1,0 +1,166 @@
+%% SPDX-License-Identifier: Apache-2.0
+%% The fan-out over nodes, with and without the router.
+-module(erlane_fanout_nodes_SUITE).
+
+-export([all/0, groups/0, init_per_group/2, end_per_group/2]).
+-export([order/1, membership/1, wildcards/1, retained/1, presence/1, junk/1]).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-import(erlane_router_ct, [on/2, until/1]).
+
+all() -> [{group, router}, {group, plain}].
+
+groups() ->
+    Cases = [order, membership, wildcards, retained, presence, junk],
+    [{router, Cases}, {plain, Cases}].
+
+init_per_group(Group, Config) ->
+    Paths = [filename:dirname(code:which(M)) || M <- [?MODULE, erlane_fanout, erlane_socket]],
+    Nodes = [begin
+                 N = erlane_router_ct:start(#{app => Group =:= router}),
+                 %% Functions of this module can run there only after that.
+                 ok = peer:call(maps:get(peer, N), code, add_paths, [Paths]),
+                 on(N, fun() ->
+                           {ok, _} = application:ensure_all_started(erlane_fanout),
+                           Group =:= plain andalso application:stop(erlane_router)
+                       end),
+                 N
+             end || _ <- [1, 2]],
+    [A, B] = Nodes,
+    Name = erlane_router_ct:node(B),
+    on(A, fun() -> true = net_kernel:connect_node(Name) end),
+    until(fun() -> [Name] = on(A, fun() -> erlane_fanout_remote:nodes() end) end),
+    [{a, A}, {b, B} | Config].
+
+end_per_group(_, Config) ->
+    [erlane_router_ct:stop(proplists:get_value(N, Config)) || N <- [a, b]],
+    ok.
+
+at(Key, Config, Fun) -> on(proplists:get_value(Key, Config), Fun).
+
+%% A process on a node that subscribes and keeps what it gets; found by its name.
+keeper(Name, Filter, Opts) ->
+    Self = self(),
+    Pid = spawn(fun() ->
+                    true = register(Name, self()),
+                    {ok, Sub, _} = erlane_fanout:subscribe(Filter, Opts),
+                    Self ! {self(), ready},
+                    keep(Sub, [])
+                end),
+    receive {Pid, ready} -> ok end.
+
+keep(Sub, Got) ->
+    receive
+        {fan, Sub, _, Ms} -> keep(Sub, [Ms | Got]);
+        {get, From, Ref} -> From ! {Ref, lists:append(lists:reverse(Got))}, keep(Sub, Got);
+        stop -> ok
+    end.
+
+got(Name) ->
+    Ref = make_ref(),
+    Name ! {get, self(), Ref},
+    receive {Ref, Got} -> Got after 10000 -> error(no_answer) end.
+
+stop(Name) ->
+    Ref = monitor(process, Name),
+    Name ! stop,
+    receive {'DOWN', Ref, _, _, _} -> ok end.
+
+%% Until the other node is known to have subscriptions, or to have none.
+known(Config, Topic, N) ->
+    until(fun() -> N = at(a, Config, fun() -> remote(Topic) end) end).
+
+remote(Topic) ->
+    Wild = element(5, persistent_term:get({erlane_fanout, lanes})),
+    length(lists:usort(lists:append([element(4, R)
+                                     || R <- erlane_fanout_match:routes(Topic, Wild)]))).
+
+%% Of each publisher in order, here and there, once.
+order(Config) ->
+    [at(N, Config, fun() -> keeper(k, <<"o">>, #{limit => infinity}) end) || N <- [a, b]],
+    known(Config, <<"o">>, 1),
+    at(a, Config, fun() ->
+        Pubs = [spawn_monitor(fun() ->
+                                  [ok = erlane_fanout:publish(<<"o">>, {P, I})
+                                   || I <- lists:seq(1, 500)]
+                              end) || P <- lists:seq(1, 8)],
+        [receive {'DOWN', Ref, process, _, normal} -> ok end || {_, Ref} <- Pubs]
+    end),
+    [begin
+         until(fun() -> 4000 = length(at(N, Config, fun() -> got(k) end)) end),
+         Got = at(N, Config, fun() -> got(k) end),
+         [?assertEqual(lists:seq(1, 500), [I || {Q, I} <- Got, Q =:= P]) || P <- lists:seq(1, 8)],
+         at(N, Config, fun() -> stop(k) end)
+     end || N <- [a, b]].
+
+%% A node is known from its first subscription to its last one, and not after the application.
+membership(Config) ->
+    known(Config, <<"m">>, 0),
+    at(b, Config, fun() -> keeper(k1, <<"m">>, #{}), keeper(k2, <<"m">>, #{}) end),
+    known(Config, <<"m">>, 1),
+    at(b, Config, fun() -> stop(k1) end),
+    known(Config, <<"m">>, 1),
+    at(b, Config, fun() -> stop(k2) end),
+    known(Config, <<"m">>, 0),
+    at(b, Config, fun() -> keeper(k1, <<"m">>, #{}) end),
+    known(Config, <<"m">>, 1),
+    at(b, Config, fun() -> ok = application:stop(erlane_fanout) end),
+    known(Config, <<"m">>, 0),
+    at(b, Config, fun() -> stop(k1), ok = application:start(erlane_fanout) end),
+    B = erlane_router_ct:node(proplists:get_value(b, Config)),
+    until(fun() -> [B] = at(a, Config, fun() -> erlane_fanout_remote:nodes() end) end).
+
+%% A message to topics that the filters of the other node match goes there once.
+wildcards(Config) ->
+    at(b, Config, fun() -> keeper(k1, <<"w/+">>, #{}), keeper(k2, <<"w/1">>, #{}) end),
+    known(Config, <<"w/1">>, 1),
+    at(a, Config, fun() -> ok = erlane_fanout:publish([<<"w/1">>, <<"w/2">>], m) end),
+    at(a, Config, fun() -> ok = erlane_fanout:publish_local(<<"w/1">>, here) end),
+    at(a, Config, fun() -> ok = erlane_fanout:publish(<<"w/1">>, last) end),
+    [until(fun() -> [m, last] = at(b, Config, fun() -> got(K) end) end) || K <- [k1, k2]],
+    at(b, Config, fun() -> stop(k1), stop(k2) end),
+    known(Config, <<"w/1">>, 0).
+
+%% What is retained on one node is there for subscribers of the other, also of one that came later.
+retained(Config) ->
+    at(a, Config, fun() -> ok = erlane_fanout:publish(<<"r">>, kept, #{retain => true}) end),
+    Kept = fun() -> erlane_fanout_retain:matching(<<"r">>) end,
+    until(fun() -> [{<<"r">>, kept}] = at(b, Config, Kept) end),
+    at(b, Config, fun() -> ok = application:stop(erlane_fanout) end),
+    at(b, Config, fun() -> ok = application:start(erlane_fanout) end),
+    until(fun() -> [{<<"r">>, kept}] = at(b, Config, Kept) end),
+    at(b, Config, fun() -> ok = erlane_fanout:forget(<<"r">>) end),
+    until(fun() -> [] = at(a, Config, Kept) end).
+
+%% Counted where they are.
+presence(Config) ->
+    at(a, Config, fun() -> keeper(k1, <<"p">>, #{}) end),
+    at(b, Config, fun() -> keeper(k1, <<"p">>, #{}), keeper(k2, <<"p">>, #{}) end),
+    [A, B] = [erlane_router_ct:node(proplists:get_value(N, Config)) || N <- [a, b]],
+    Want = #{A => 1, B => 2},
+    until(fun() -> Want = at(a, Config, fun() -> erlane_fanout:presence(<<"p">>) end) end),
+    at(a, Config, fun() -> stop(k1) end),
+    at(b, Config, fun() -> stop(k1), stop(k2) end),
+    Empty = #{},
+    until(fun() ->
+              ?assertEqual(Empty, at(a, Config, fun() -> erlane_fanout:presence(<<"p">>) end))
+          end).
+
+%% What is no message of the fan-out does nothing, and what follows arrives.
+junk(Config) ->
+    B = erlane_router_ct:node(proplists:get_value(b, Config)),
+    at(b, Config, fun() -> keeper(k1, <<"j">>, #{}) end),
+    known(Config, <<"j">>, 1),
+    at(a, Config, fun() ->
+        Names = [erlane_fanout_retain, erlane_fanout_remote
+                 | [list_to_atom("erlane_fanout_intake_" ++ [C]) || C <- "1234"]],
+        [{Name, B} ! Junk || Name <- Names,
+                             Junk <- [junk, {erlane_fanout, 1, [[x] | y], m},
+                                      {erlane_fanout, 1, <<"#">>, m}, {erlane_fanout, 2, a, m},
+                                      {'$gen_cast', {rows, [x, {a, b, c, d}]}},
+                                      {'$gen_cast', {changed, nothing}}]],
+        ok = erlane_fanout:publish(<<"j">>, good)
+    end),
+    until(fun() -> [good] = at(b, Config, fun() -> got(k1) end) end),
+    at(b, Config, fun() -> stop(k1) end).
