@@ -4,15 +4,17 @@
 
 -export([all/0, suite/0]).
 -export([echo/1, http/1, short/1, server/1, server_idle/1, proxy/1, latency/1, idle/1, metrics/1,
-         scrape/1, flood/1, flood_fanout/1, flood_latency/1, flood_matrix/1, wrong_names/1]).
+         scrape/1, shard/1, flood/1, flood_fanout/1, flood_latency/1, flood_matrix/1, batch/1,
+         fanout/1, fanout_pull/1, fanout_sockets/1, wrong_names/1]).
 
 -include_lib("stdlib/include/assert.hrl").
 
 suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
-    [echo, http, short, server, server_idle, proxy, latency, idle, metrics, scrape, flood,
-     flood_fanout, flood_latency, flood_matrix, wrong_names].
+    [echo, http, short, server, server_idle, proxy, latency, idle, metrics, scrape, shard,
+     flood, flood_fanout, flood_latency, flood_matrix, batch, fanout, fanout_pull, fanout_sockets,
+     wrong_names].
 
 echo(_) -> quick("echo", ["gen_tcp", "erlane"]).
 http(_) -> quick("http", ["gen_tcp", "erlane", "c-epoll"]).
@@ -26,6 +28,11 @@ idle(_) -> quick("idle", ["gen_tcp", "erlane"]).
 scrape(_) -> quick("scrape", ["none", "text"]).
 metrics(_) -> quick("metrics", ["counters", "ets", "counter", "folsom-histogram"]).
 
+%% All of them: each checks its own counters.
+shard(_) ->
+    quick("shard", ["counters", "ets-plain", "ets", "ets-auto", "ets-decentralized",
+                    "ets-per-scheduler", "gen_server", "shards", "shards-buffer"]).
+
 flood(_) ->
     quick("flood", ["stock", "buffer", "delay_send", "tuned", "tuned-boot", "tls",
                     "carrier-socket", "lists", "router", "router-list"]).
@@ -33,6 +40,11 @@ flood_fanout(_) -> quick("flood-fanout", ["stock", "tuned", "erpc", "helper", "r
 flood_latency(_) -> quick("flood-latency", ["stock", "tuned", "router"]).
 flood_matrix(_) -> quick("flood-matrix", ["0 B stock", "1024 B tuned", "1024 B router-list"],
                          ["stock", "tuned", "router", "router-list"]).
+
+batch(_) -> quick("batch", ["plain", "batch"]).
+fanout(_) -> quick("fanout", ["loop", "pg", "helpers", "fanout"]).
+fanout_pull(_) -> quick("fanout-pull", ["loop", "fanout", "pull", "frames"]).
+fanout_sockets(_) -> quick("fanout-sockets", ["gen_tcp", "erlane", "fanout"]).
 
 %% What does not exist is an error of usage that names it.
 wrong_names(_) ->

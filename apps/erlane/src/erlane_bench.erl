@@ -41,23 +41,29 @@ scenarios() ->
       "server-idle" => "memory of kept connections of whole HTTP servers",
       "echo" => "system calls for one echo",
       "metrics" => "one update of a counter or histogram",
+      "shard" => "counters under keys, updated by 100 processes",
       "scrape" => "pauses of the schedulers while many series are written out",
       "flood" => "messages to a process on another node, and their answers",
       "flood-fanout" => "one message to many processes on one node and on ten",
       "flood-latency" => "time of a message to another node and its answer",
-      "flood-matrix" => "sizes of messages, numbers of senders and receivers, between two nodes"}.
+      "flood-matrix" => "sizes of messages, numbers of senders and receivers, between two nodes",
+      "batch" => "messages from many processes of this node to many others",
+      "fanout" => "one message to very many processes of this node",
+      "fanout-pull" => "many messages that each of many processes takes when it wants",
+      "fanout-sockets" => "one message to thousands of sockets and WebSocket clients"}.
 
 help() ->
     "usage: erlane bench SCENARIO [OPTION]...\n"
     "       erlane bench --list\n"
     "\n"
     "  --rounds N          rounds of each contestant; the first is left out (9)\n"
-    "  --round-ms N        length of a round (1000; latency 2000; metrics 300; idle: without\n"
-    "                      traffic 10000)\n"
+    "  --round-ms N        length of a round (1000; latency 2000; metrics, shard 300; idle:\n"
+    "                      without traffic 10000)\n"
     "  --connections N,..  numbers of connections (1,100,1000; short, server 100; latency,\n"
-    "                      echo 1,100; idle 20000; server-idle 10000)\n"
+    "                      echo 1,100; idle 20000; server-idle 10000; fanout: processes,\n"
+    "                      1,1000,10000,100000; fanout-sockets 1000,5000)\n"
     "  --payload N,..      proxy: sizes of messages in bytes (100,4096,65536);\n"
-    "                      flood: bytes in a message (none)\n"
+    "                      flood, fanout: bytes in a message (none, 64)\n"
     "  --series N,..       scrape: numbers of series (10000,100000)\n"
     "  --rate N            latency: requests a second (200 a connection, at most 5000);\n"
     "                      flood-latency: messages a second (half of what stock can do)\n"
@@ -152,6 +158,7 @@ defaults(Scenario) ->
                  messages => 200000, far_nodes => 10,
                  sizes => [0, 64, 256, 1024, 16384, 65536, 1048576],
                  senders => [1, 10, 1000], receivers => [1, 100, 10000],
+                 topics => 4000, web_clients => 10000, pullers => 1000, pulled => 2000,
                  connections => [1, 100, 1000], series => [10000, 100000],
                  only => erlane_bench_contestant:names(Scenario)},
                case Scenario of
@@ -162,20 +169,26 @@ defaults(Scenario) ->
                    "echo" -> #{connections => [1, 100]};
                    "idle" -> #{connections => [20000]};
                    "metrics" -> #{round_ms => 300};
+                   "shard" -> #{round_ms => 300};
                    "flood" -> #{payload => [0]};
                    "flood-fanout" -> #{payload => [0]};
                    "flood-latency" -> #{payload => [0], round_ms => 2000};
                    "flood-matrix" -> #{rounds => 3, round_ms => 100};
+                   "batch" -> #{messages => 1000000};
+                   "fanout" -> #{payload => [64], connections => [1, 1000, 10000, 100000]};
+                   "fanout-pull" -> #{payload => [64]};
+                   "fanout-sockets" -> #{payload => [64], connections => [1000, 5000]};
                    _ -> #{}
                end).
 
 quick(Scenario) ->
     Few = ["gen_tcp", "erlane", "relay", "c-epoll", "counters", "ets", "counter", "histogram",
            "none", "text", "erlane-http", "stock", "tuned", "lists", "helper", "router",
-           "router-list"],
+           "router-list", "loop", "fanout", "pull", "frames",
+           "plain", "batch", "shards", "shards-buffer"],
     #{rounds => 1, round_ms => 200, payload => [100], idle_ms => 1000, series => [1000],
       messages => 20000, far_nodes => 3, sizes => [0, 1024], senders => [1, 10],
-      receivers => [1, 100],
+      receivers => [1, 100], topics => 10, web_clients => 20, pullers => 10, pulled => 100,
       connections => case Scenario of
                          "idle" -> [200];
                          "server-idle" -> [200];
@@ -208,8 +221,10 @@ run(Scenario, Settings, Args) ->
     end.
 
 %% Without the load generator nothing can be measured.
-load_or_fail(Here, _) when Here =:= "metrics"; Here =:= "scrape" -> ok;
+load_or_fail(Here, _) when Here =:= "metrics"; Here =:= "scrape"; Here =:= "batch" -> ok;
+load_or_fail("shard", _) -> ok;
 load_or_fail("flood" ++ _, _) -> ok;
+load_or_fail("fanout" ++ _, _) -> ok;
 load_or_fail(_, Config) ->
     case erlane_bench_contestant:peer("load", Config) of
         {ok, _} -> ok;
@@ -225,8 +240,11 @@ result(Scenario, Settings, Args, #{root := Root} = Config) ->
                  "server-idle" -> erlane_bench_lab;
                  "echo" -> erlane_bench_lab;
                  "metrics" -> erlane_bench_metrics;
+                 "shard" -> erlane_bench_shard;
                  "scrape" -> erlane_bench_scrape;
                  "flood" ++ _ -> erlane_bench_flood;
+                 "batch" -> erlane_bench_batch;
+                 "fanout" ++ _ -> erlane_bench_fanout;
                  _ -> erlane_bench_rounds
              end,
     Cases = Module:run(Scenario, Settings, Config),

@@ -40,6 +40,9 @@ names("scrape") ->
     ["none", "text", "openmetrics", "protobuf", "text-gzip"];
 names("metrics") ->
     ["counters", "atomics", "ets", "folsom-counter", "counter", "folsom-histogram", "histogram"];
+names("shard") ->
+    ["counters", "ets-plain", "ets", "ets-auto", "ets-decentralized", "ets-per-scheduler",
+     "gen_server", "shards", "shards-buffer"];
 names("flood") ->
     ["stock", "buffer", "delay_send", "tuned", "tuned-boot", "tls", "carrier-socket", "lists",
      "router", "router-list"];
@@ -49,6 +52,14 @@ names("flood-latency") ->
     ["stock", "tuned", "router"];
 names("flood-matrix") ->
     ["stock", "tuned", "router", "router-list"];
+names("batch") ->
+    ["plain", "batch", "batch-256"];
+names("fanout") ->
+    ["loop", "pg", "helpers", "fanout"];
+names("fanout-pull") ->
+    ["loop", "fanout", "pull", "frames"];
+names("fanout-sockets") ->
+    ["gen_tcp", "erlane", "fanout"];
 names(_LatencyIdleEcho) ->
     ["gen_tcp", "socket", "erlane"].
 
@@ -78,6 +89,13 @@ title("openmetrics") -> "OpenMetrics 1.0 text";
 title("protobuf") -> "Prometheus protobuf";
 title("text-gzip") -> "Prometheus text, compressed";
 title("ets") -> "ets:update_counter/3, table with write_concurrency";
+title("ets-plain") -> "the same, a table without options";
+title("ets-auto") -> "the same, {write_concurrency, auto}";
+title("ets-decentralized") -> "the same, and decentralized counters";
+title("ets-per-scheduler") -> "the same, a table for each scheduler, summed by the reader";
+title("gen_server") -> "one gen_server, cast, every 200th a call";
+title("shards") -> "erlane_shard:add/3, one message for each update";
+title("shards-buffer") -> "erlane_shard_buffer:add/3, 1000 updates together";
 title("folsom-counter") -> "folsom's counter";
 title("folsom-histogram") -> "folsom's histogram, uniform sample";
 title("counter") -> "erlane_metrics:inc/1 of a counter";
@@ -94,6 +112,15 @@ title("helper") -> "one `!' for each node to a process that passes it on, by han
 title("erpc") -> "erpc:multicast/4 to nodes that know their receivers, tuned";
 title("router") -> "erlane_router:send/2, tuned";
 title("router-list") -> "erlane_router:send/2 with a list of receivers, tuned";
+title("plain") -> "`!' for each message";
+title("batch") -> "erlane_batch:send/2, default options";
+title("batch-256") -> "erlane_batch:send/2, batches of 256";
+title("loop") -> "a loop of `!' over a list";
+title("pg") -> "a loop of `!' over the members of a group of pg";
+title("helpers") -> "a process on each scheduler that loops over its part, by hand";
+title("fanout") -> "erlane_fanout, pushed or written to sockets";
+title("pull") -> "erlane_fanout:take/2, each message looked at";
+title("frames") -> "erlane_fanout:take_frames/1, one binary for all";
 title("gen_tcp-deferred") -> "gen_tcp, its listening socket with TCP_DEFER_ACCEPT";
 title("erlane-deferred") -> "erlane under gen_tcp, the same option";
 title("gen_tcp-defaults") -> "gen_tcp, default flags of the VM";
@@ -246,7 +273,10 @@ version("folsom-" ++ _, _Root) ->
 version(Ours, Root) when Ours =:= "erlane"; Ours =:= "erlane-deferred"; Ours =:= "relay";
                          Ours =:= "counter"; Ours =:= "histogram"; Ours =:= "erlane-http";
                          Ours =:= "erlane-http-gen_tcp"; Ours =:= "tuned";
-                         Ours =:= "router"; Ours =:= "router-list" ->
+                         Ours =:= "router"; Ours =:= "router-list"; Ours =:= "shards";
+                         Ours =:= "shards-buffer"; Ours =:= "fanout";
+                         Ours =:= "pull"; Ours =:= "frames"; Ours =:= "batch";
+                         Ours =:= "batch-256" ->
     _ = application:load(erlane),
     Version = case application:get_key(erlane, vsn) of
                   {ok, Text} -> Text;

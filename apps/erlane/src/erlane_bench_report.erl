@@ -65,6 +65,10 @@ about("metrics") ->
     "Time of one update as the process that makes it sees it; with 48 processes, of the whole "
     "divided by the updates. Median of the rounds, the first left out; a ratio is the median of "
     "the ratios within each round.";
+about("shard") ->
+    "Time from the first update to the end of the last one, divided by the updates; CPU time of "
+    "the VM in the same way. All counters are read after each round and were exact. Median of the "
+    "rounds, the first left out; a ratio is the median of the ratios within each round.";
 about("scrape") ->
     "The longest time that a process which is always ready waited for its turn, on any scheduler, "
     "while all series were written out and a writer on each scheduler updated them; the longest "
@@ -79,9 +83,26 @@ about("flood" ++ _) ->
     "CPU time is that of both VMs, `near' and `far' are its parts; system calls are those of both "
     "under strace. Median of the rounds, the first left out; a ratio is the median of the ratios "
     "within each round. " ++ between();
+about("batch") ->
+    "Time and CPU time of all schedulers for each message, from the first send until the last "
+    "consumer has all of its messages. " ++ within();
+about("fanout") ->
+    "Time from the first publish until the last receiver had its last message, and the part of it "
+    "that the publisher spent; `cold us' is the time until the last of the small topics had its "
+    "message. All in one VM with all its schedulers. " ++ within();
+about("fanout-pull") ->
+    "Messages taken by all receivers together, from the first publish until the last was taken. "
+    ++ within();
+about("fanout-sockets") ->
+    "CPU time of the server for each message that came to a socket, and the time until it had come "
+    "to the last one. The server has one core and one scheduler, the reader another. " ++ within();
 about(_) ->
     "CPU time of the server for each request, one core. Median of the rounds, the first left out; "
     "a ratio is the median of the ratios within each round.".
+
+within() ->
+    "Median of the rounds, the first left out; a ratio is the median of the ratios within each "
+    "round.".
 
 between() ->
     "The near node has one core, the far ones another; all have one scheduler and no busy wait.".
@@ -105,6 +126,20 @@ columns("flood-latency") ->
 columns("flood-matrix") ->
     [{"thousand/s", krate, median, 1}, {"us CPU/message", cpu_us, median, 2},
      {"least", cpu_us, min, 2}, {"near", near_us, median, 2}, {"far", far_us, median, 2}];
+columns("batch") ->
+    [{"ns/message", ns, median, 1}, {"least", ns, min, 1}, {"ns CPU", cpu_ns, median, 1},
+     {"messages/s", rate, median, 0}];
+columns("fanout") ->
+    [{"us to the last", last_us, median, 1}, {"least", last_us, min, 1},
+     {"cold us", cold_us, median, 1}, {"publisher us", publisher_us, median, 1},
+     {"million/s", million_s, median, 2}];
+columns("fanout-pull") ->
+    [{"million/s", million_s, median, 2}, {"publisher us", publisher_us, median, 0}];
+columns("fanout-sockets") ->
+    [{"us CPU/delivery", cpu_us, median, 2}, {"least", cpu_us, min, 2},
+     {"p99 us", p99_us, median, 0}, {"last p50 us", last_p50_us, median, 0},
+     {"last p99 us", last_p99_us, median, 0}, {"publisher us", publisher_us, median, 1},
+     {"memory MB", memory_mb, median, 1}];
 columns("latency") ->
     [{"p50 us", p50_us, median, 0}, {"p99 us", p99_us, median, 0}, {"least p99", p99_us, min, 0},
      {"max us", max_us, median, 0}, {"us CPU/request", cpu_us, median, 2},
@@ -117,6 +152,9 @@ columns("echo") ->
      {"other", other, median, 2}, {"all", syscalls, median, 2}];
 columns("metrics") ->
     [{"ns/update", ns, median, 1}, {"least", ns, min, 1}, {"updates/s", rate, median, 0}];
+columns("shard") ->
+    [{"ns/update", ns, median, 1}, {"least", ns, min, 1}, {"ns CPU", cpu_ns, median, 1},
+     {"updates/s", rate, median, 0}];
 columns("scrape") ->
     [{"pause ms", pause_ms, median, 2}, {"least", pause_ms, min, 2},
      {"slice ms", slice_ms, median, 0}, {"scrape ms", scrape_ms, median, 0},
@@ -133,7 +171,7 @@ main_metric("latency") -> p99_us;
 main_metric("idle") -> memory_bytes;
 main_metric("server-idle") -> memory_bytes;
 main_metric("echo") -> syscalls;
-main_metric("metrics") -> ns;
+main_metric(Local) when Local =:= "metrics"; Local =:= "batch"; Local =:= "shard" -> ns;
 main_metric("scrape") -> pause_ms;
 main_metric(_) -> cpu_us.
 
@@ -161,6 +199,17 @@ ratios("flood" ++ Which, Metric, #{group := Group} = Row, Rows) ->
               Found <- [{Base, R} || R <- ratio(Metric, kept(Row), Subject)]
                   ++ [{iolist_to_binary([Base, Title]), R}
                       || {Title, Cost} <- Spared, R <- ratio(Cost, kept(Subject), Row)]];
+%% One message to many: this one to the first, which is what one would do without erlane; and in
+%% what the publisher spends.
+ratios("fanout" ++ Which, _, Row, [Base | _] = Rows) ->
+    #{name := Name} = Base,
+    Figures = case Which of
+                  "" -> [last_us, cold_us, publisher_us];
+                  "-pull" -> [million_s];
+                  "-sockets" -> [cpu_us, last_p99_us]
+              end,
+    [{iolist_to_binary([atom_to_list(Key), " / ", Name]), R}
+     || Key <- Figures, length(Rows) > 1, R <- ratio(Key, kept(Row), Base)];
 ratios(_, Metric, Row, Rows) ->
     [{Name, Ratio} || {Name, Rounds} <- subjects(Metric, Rows),
                       Ratio <- ratio(Metric, Rounds, Row)].
@@ -168,6 +217,7 @@ ratios(_, Metric, Row, Rows) ->
 ratio_title("flood" ++ _, <<Base:5/binary, " CPU">>) -> ["CPU: ", Base, " / this"];
 ratio_title("flood" ++ _, <<Base:5/binary, " near">>) -> ["near: ", Base, " / this"];
 ratio_title("flood" ++ _, Base) -> ["this / ", Base];
+ratio_title("fanout" ++ _, Title) -> Title;
 ratio_title(_, Subject) -> [Subject, " / this"].
 
 summary(Row) ->
@@ -186,7 +236,8 @@ kept(#{rounds := Rounds}) -> Rounds.
 subjects(Metric, Rows) ->
     [{Name, kept(Row)} || Wanted <- [<<"erlane">>, <<"erlane-deferred">>, <<"relay">>,
                                      <<"counter">>, <<"histogram">>, <<"erlane-http">>,
-                                     <<"cowboy-erlane">>],
+                                     <<"cowboy-erlane">>, <<"batch">>, <<"shards">>,
+                                     <<"shards-buffer">>],
                           #{name := Name} = Row <- Rows, Name =:= Wanted,
                           lists:any(fun(R) -> is_map_key(Metric, R) end, kept(Row))].
 
