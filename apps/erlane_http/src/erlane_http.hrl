@@ -26,7 +26,9 @@
               send_timeout :: timeout(),
               linger_timeout :: non_neg_integer(),
               tls_timeout :: timeout(),
-              flags :: atomics:atomics_ref(),       % 1: the listener drains
+              %% Key of a persistent term that is true while the listener drains: read for each
+              %% answer, where atomics:get/2 would wait for all that was written before.
+              draining :: term(),
               metrics :: erlane_http_metrics:handles(),
               log :: erlane_http_log:target(),
               log_query :: boolean()}).

@@ -193,14 +193,14 @@ received(Data, N, #st{srv = #srv{metrics = Metrics}} = St) ->
 %% The next request may be another user's, behind a proxy that keeps its connections: it must not
 %% find what the handler has left in the process, nor be logged with it. The seed of `rand' is
 %% nobody's secret, and dear to make.
-next(Buffer, N, Now, St) ->
+tidy() ->
     _ = process_flag(trap_exit, false),
     _ = case get() of
             [] -> ok;
             [{rand_seed, _}] -> ok;
             _ -> erase()
         end,
-    following(Buffer, N, Now, St).
+    ok.
 
 %% More requests were here already: they are answered in their order, and nothing is read before.
 following(<<>>, N, Now, St) -> wait(Now, N, St);
@@ -292,13 +292,18 @@ call(Req, Rest, N, Now, #st{srv = #srv{handle = Handle, args = Args}} = St) ->
     end.
 
 reply(Status, Headers, Body, #req{plain = true} = Req, Rest, N, Now,
-      #st{status = Status, fields = Headers, body = Body, until = Until,
-          srv = #srv{flags = Flags, max_requests = Max}} = St)
+      #st{status = Status, fields = Headers, body = Body, until = Until, bytes = Bytes,
+          conn = Conn, srv = #srv{draining = Draining, max_requests = Max} = Srv} = St)
   when Now < Until, N < Max ->
-    case atomics:get(Flags, 1) of
-        0 -> sent(erlane_http_io:send(St#st.conn, St#st.bytes), Status, byte_size(St#st.bytes),
-                  false, Req, Rest, N, Now, St);
-        _ -> other({Status, Headers, Body}, Req, Rest, N, Now, St)
+    case persistent_term:get(Draining, false) of
+        true ->
+            other({Status, Headers, Body}, Req, Rest, N, Now, St);
+        false when Rest =:= <<>>, Srv#srv.event =:= false ->
+            %% What comes next may come while we account for this.
+            repeated(erlane_http_io:send_once(Conn, Bytes), Req, N, Now, St);
+        false ->
+            sent(erlane_http_io:send(Conn, Bytes), Status, byte_size(Bytes), false, Req, Rest, N,
+                 Now, St)
     end;
 reply(Status, Headers, Body, #req{body = Read, head = #head{close = Asked}} = Req, Rest, N, Now,
       #st{srv = Srv, conn = Conn} = St)
@@ -345,8 +350,8 @@ other(Reply, #req{body = stream} = Req, _, N, Now, #st{conn = Conn, srv = Srv} =
 other(Reply, #req{conn = Conn} = Req, Rest, N, Now, #st{srv = Srv} = St) ->
     answer(Reply, Req, Conn#conn{buffer = Rest}, closing(N, Srv), N, Now, St).
 
-closing(N, #srv{flags = Flags, max_requests = Max}) ->
-    N >= Max orelse atomics:get(Flags, 1) =/= 0.
+closing(N, #srv{draining = Draining, max_requests = Max}) ->
+    N >= Max orelse persistent_term:get(Draining, false).
 
 answer(Reply, #req{head = #head{close = Close0}} = Req, Conn, Close, N, Now, St) ->
     answered(erlane_http_answer:send(Reply, Req, Conn, Close orelse Close0), Req, N, Now, St).
@@ -370,7 +375,9 @@ answer_and_leave({error, closed}, _, _, _, _, St) ->
 
 drain(Left, N, #st{srv = #srv{drain_bytes = Max}} = St) ->
     case erlane_http_body:drain(Left, Max) of
-        {ok, #conn{buffer = Rest}} -> next(Rest, N + 1, now_ns(), St);
+        {ok, #conn{buffer = Rest}} ->
+            ok = tidy(),
+            following(Rest, N + 1, now_ns(), St);
         close -> linger(St)
     end.
 
@@ -396,15 +403,10 @@ answered({cut, Status, Sent}, Req, _, Now, St) ->
 answered({crashed, Class, Reason, Stack, Before}, Req, N, Now, St) ->
     crashed(Class, Reason, Stack, Before, Req, N, Now, St).
 
-sent(ok, Status, Sent, false, Req, Rest, N, Start, #st{srv = Srv} = St) ->
-    Now = now_ns(),
-    #req{head = #head{method = Method}} = Req,
-    ok = erlane_http_metrics:request(Srv#srv.metrics, Method, Status, Now - Start, Sent),
-    case Srv of
-        #srv{event = false, log = none} -> ok;
-        _ -> erlane_http_account:tell(Status, Sent, Req, Now - Start, Srv)
-    end,
-    next(Rest, N + 1, Now, St);
+sent(ok, Status, Sent, false, Req, Rest, N, Start, St) ->
+    Now = told(Status, Sent, Req, Start, St),
+    ok = tidy(),
+    following(Rest, N + 1, Now, St);
 sent(ok, Status, Sent, true, #req{head = #head{close = Asked}} = Req, Rest, _, Start, St) ->
     ok = done(Status, Sent, Req, Start, St),
     %% Who asked for the close and sent its whole body sends nothing more, and cannot be hit by a
@@ -416,6 +418,22 @@ sent(ok, Status, Sent, true, #req{head = #head{close = Asked}} = Req, Rest, _, S
 sent({error, Reason}, Status, _, _, Req, _, _, Start, St) ->
     ok = done(Status, 0, Req, Start, St),
     closed(Reason, St).
+
+repeated(ok, Req, N, Start, #st{status = Status, bytes = Bytes} = St) ->
+    Now = told(Status, byte_size(Bytes), Req, Start, St),
+    ok = tidy(),
+    armed(ok, Now, N + 1, St);
+repeated(Error, Req, N, Start, #st{status = Status} = St) ->
+    sent(Error, Status, 0, false, Req, <<>>, N, Start, St).
+
+told(Status, Sent, #req{head = #head{method = Method}} = Req, Start, #st{srv = Srv}) ->
+    Now = now_ns(),
+    ok = erlane_http_metrics:request(Srv#srv.metrics, Method, Status, Now - Start, Sent),
+    ok = case Srv of
+             #srv{event = false, log = none} -> ok;
+             _ -> erlane_http_account:tell(Status, Sent, Req, Now - Start, Srv)
+         end,
+    Now.
 
 upgrade(Module, Args, Req, Conn, N, Now, #st{srv = Srv} = St) ->
     try erlane_http_ws_conn:run(Conn, Req, Module, Args) of

@@ -6,9 +6,8 @@
 %% `send_timeout', which is an option of the socket.
 -module(erlane_http_io).
 
--export([accept/1, send/2, send/3, recv/2, sendfile/4, once/1, set_active/2, messages/1]).
--export([socket/1, shared/1]).
--export([shutdown/1, linger/3, close/1, abort/1, peer/1]).
+-export([accept/1, send/2, send/3, send_once/2, recv/2, sendfile/4, once/1, set_active/2]).
+-export([messages/1, socket/1, shared/1, shutdown/1, linger/3, close/1, abort/1, peer/1]).
 
 -export_type([conn/0]).
 
@@ -41,6 +40,16 @@ send(#conn{socket = ?LANE(Socket), srv = #srv{event = false}}, Data, true) ->
     erlane_tcp:send(Socket, Data, [more]);
 send(Conn, Data, _) ->
     send(Conn, Data).
+
+%% @doc {@link send/2}, and {@link once/1} if that was ok.
+-spec send_once(conn(), iodata()) -> ok | error().
+send_once(#conn{socket = ?LANE(Socket)}, Data) ->
+    erlane_tcp:send(Socket, Data, [{active, once}]);
+send_once(Conn, Data) ->
+    case send(Conn, Data) of
+        ok -> once(Conn);
+        Error -> Error
+    end.
 
 %% @doc Bytes: those that were read already, else what comes first. The socket must be passive.
 -spec recv(conn(), timeout()) -> {ok, binary(), conn()} | error().

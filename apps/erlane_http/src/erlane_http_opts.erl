@@ -196,7 +196,7 @@ bound(_, Socket) ->
           map()) -> #srv{}.
 srv(Name, Listen, Metrics, Log, #{handler := {Module, Args}, tls := Tls} = O) ->
     #srv{name = Name, listen = Listen, metrics = Metrics, log = Log,
-         log_query = maps:get(log_query, O), flags = atomics:new(1, []),
+         log_query = maps:get(log_query, O), draining = {erlane_http_draining, Name},
          handler = Module, handle = fun Module:handle/2, args = Args,
          init = erlang:function_exported(Module, init, 2),
          event = erlang:function_exported(Module, event, 3),

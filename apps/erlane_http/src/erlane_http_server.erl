@@ -118,8 +118,10 @@ started(Socket, {Ip, _} = Address, Log, #{connections := Max} = Options,
                   #st{metrics = undefined} -> erlane_http_metrics:new(Name);
                   #st{metrics = Made} -> Made
               end,
-    Srv = erlane_http_opts:srv(Name, Socket, Metrics, Log, Options),
+    #srv{draining = Draining} = Srv = erlane_http_opts:srv(Name, Socket, Metrics, Log, Options),
     Key = key(Name),
+    %% Of one of this name that was killed amid its drain.
+    _ = persistent_term:erase(Draining),
     ok = persistent_term:put(Key, Srv),
     Places = erlane_http_acceptor:places(Max),
     N = erlang:system_info(schedulers_online),
@@ -198,8 +200,9 @@ reopen(Ms, #st{name = Name} = St) ->
             St
     end.
 
-begin_drain(Ms, #st{state = listening, srv = #srv{flags = Flags}, acceptors = Acceptors} = St) ->
-    ok = atomics:put(Flags, 1, 1),
+begin_drain(Ms, #st{state = listening, srv = Srv, acceptors = Acceptors} = St) ->
+    #srv{draining = Draining} = Srv,
+    ok = persistent_term:put(Draining, true),
     %% The acceptors are told first: that the socket is closed is then no surprise to them.
     [erlane_http_acceptor:drain(Pid) || Pid <- Acceptors],
     close(St),
@@ -226,7 +229,9 @@ terminate(Reason, #st{name = Name, srv = Srv} = St) ->
          end,
     ok = case Srv of
              undefined -> ok;
-             #srv{log = Log} -> erlane_http_log:stop(Log, ?CUT_MS)
+             #srv{log = Log, draining = Draining} ->
+                 _ = persistent_term:erase(Draining),
+                 erlane_http_log:stop(Log, ?CUT_MS)
          end,
     _ = persistent_term:erase(key(Name)),
     case Reason of

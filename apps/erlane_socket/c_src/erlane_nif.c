@@ -151,6 +151,7 @@ static void make_atoms(ErlNifEnv *env)
     A(stale, "stale"), A(http, "http"), A(ssl_tls, "ssl_tls"), A(sleep, "sleep");
     A(infinity, "infinity"), A(flush, "flush"), A(stop, "stop"), A(no_lane, "no_lane");
     A(keep, "keep"), A(full, "full"), A(queued, "queued");
+    A(armed, "armed");
 #undef A
 }
 

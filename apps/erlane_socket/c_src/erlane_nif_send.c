@@ -110,7 +110,21 @@ void send_count(sock_t *s, size_t n)
         s->send_max = n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
 }
 
-/* send(Ref, Binary | [Binary], More) -> ok | follow | {wait, Ticket, TimeoutMs} |
+/* All is sent: the next bytes come as a message, where that takes no more than a
+ * flag. Else the caller sets active itself. */
+static bool armed(ctx_t *c, sock_t *s)
+{
+    if (!s->registered || s->moving || s->foreign || s->rd_closed || s->fd < 0)
+        return false;
+    s->active = A_ONCE;
+    s->count = 0;
+    if (s->readable || s->in.used || s->ended)
+        lane_push(c, s->lane, s);
+    return true;
+}
+
+/* send(Ref, Binary | [Binary], false | more | once) -> ok | armed | follow |
+ * {wait, Ticket, TimeoutMs} |
  * {error, _} | too_long (more than MAX_VEC binaries: flatten and call again) */
 NIF(n_send)
 {
@@ -118,9 +132,9 @@ NIF(n_send)
     ErlNifBinary bin;
     ErlNifPid self;
     int elems = 1;
-    bool bad = false, more = argc == 3 && argv[2] == am.true_;
+    bool bad = false;
     if (argc != 3 || !get_sock(env, argv[0], &s) || !get_pid(env, &self) ||
-        (!more && argv[2] != am.false_))
+        (argv[2] != am.false_ && argv[2] != am.more && argv[2] != am.once))
         BADARG;
     bool one = enif_inspect_binary(env, argv[1], &bin);
     size_t len = one ? bin.size : send_size(env, argv[1], &elems, &bad);
@@ -156,8 +170,8 @@ NIF(n_send)
         goto out;
     bool later = queued > 0 || s->sendfile || s->opt[OPT_DELAY_SEND];
     if (!later) {
-        n = send_now(env, s, c.lane, h, (size_t)hn, argv[1], one ? &bin : NULL, more,
-                     &asked);
+        n = send_now(env, s, c.lane, h, (size_t)hn, argv[1], one ? &bin : NULL,
+                     argv[2] == am.more, &asked);
         if (n < 0) {
             bool reset = n == -ECONNRESET || (n == -EPIPE && !s->shut_queued);
             bool show = reset && s->opt[OPT_SHOW_ECONNRESET];
@@ -169,6 +183,8 @@ NIF(n_send)
         if ((size_t)n == total) {
             if (wants_to_follow(env, s, c.lane))
                 t = am.follow;
+            else if (argv[2] == am.once && armed(&c, s))
+                t = am.armed;
             goto out;
         }
     }

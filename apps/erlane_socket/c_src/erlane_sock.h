@@ -245,7 +245,7 @@ struct atoms {
         undefined, nil, local, inet4, inet6, eagain, more, too_long, relay, reason, to_a, to_b,
         ms, normal, reset, idle, half_close, busy, pending, not_owner, badarg, enotconn, ealready,
         enomem, follow, idle_ms, stale, http, ssl_tls, sleep, infinity, flush, no_lane, stop,
-        keep, elsewhere, full, queued;
+        keep, elsewhere, full, queued, armed;
 };
 extern struct atoms am;
 

@@ -110,7 +110,7 @@ static ERL_NIF_TERM address(fz_in *in)
 
 static ERL_NIF_TERM argument(char hint, fz_in *in)
 {
-    static const char *const atoms[] = {"true", "false", "once", "none"};
+    static const char *const atoms[] = {"true", "false", "once", "none", "more"};
     static const int64_t bounds[] = {INT32_MAX, INT32_MIN, UINT32_MAX, INT64_MAX, INT64_MIN, -1};
     unsigned k = (unsigned)fz_take(in, 1);
     if (hint == 'f') /* never a descriptor of the fuzzer itself */
@@ -133,7 +133,7 @@ static ERL_NIF_TERM argument(char hint, fz_in *in)
     case 'a':
         return address(in);
     case 'v':
-        return k < 16 ? enif_make_atom(NULL, atoms[k % 4])
+        return k < 16 ? enif_make_atom(NULL, atoms[k % 5])
                       : fz_int(k < 24 ? (int)k - 20 : bounds[k % 6]);
     case 'w': /* counts from 0 */
         return fz_int(k % 4);

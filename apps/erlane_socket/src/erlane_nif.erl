@@ -122,9 +122,9 @@ cancel(_Ref, _Ticket) -> erlang:nif_error(not_loaded).
 leave(_Ref) -> erlang:nif_error(not_loaded).
 -spec join(ref()) -> ok | posix().
 join(_Ref) -> erlang:nif_error(not_loaded).
--spec send(ref(), binary() | [binary()], More :: boolean()) ->
-          ok | follow | too_long | {wait, ticket(), integer()} | posix().
-send(_Ref, _Data, _More) -> erlang:nif_error(not_loaded).
+-spec send(ref(), binary() | [binary()], false | more | once) ->
+          ok | armed | follow | too_long | {wait, ticket(), integer()} | posix().
+send(_Ref, _Data, _Then) -> erlang:nif_error(not_loaded).
 -spec send_each([Socket | {Socket, binary() | [binary()]}], binary() | [binary()],
                 Limit :: non_neg_integer(), Notify :: boolean()) ->
           {Rest :: list(), [{Socket, {queued, non_neg_integer()} | posix()

@@ -103,30 +103,39 @@ send(?SOCK(Ref), Data) ->
 
 %% @doc As send/2. With `more' the last segment waits for what follows, at most 200 ms: more
 %% bytes, or shutdown/2 or close/1, whose end then leaves in the same segment (MSG_MORE of
-%% send(2)).
--spec send(socket(), iodata(), [more]) -> ok | error().
+%% send(2)). With `{active, once}' setopts/2 follows when all is sent, mostly in the same call.
+-spec send(socket(), iodata(), [more | {active, once}]) -> ok | error().
 send(?SOCK(Ref), Data, []) -> send_iodata(Ref, Data, false);
-send(?SOCK(Ref), Data, [more]) -> send_iodata(Ref, Data, true);
+send(?SOCK(Ref), Data, [more]) -> send_iodata(Ref, Data, more);
+send(?SOCK(Ref), Data, [{active, once}]) -> send_iodata(Ref, Data, once);
 send(_, _, _) -> {error, einval}.
 
-send_iodata(Ref, Data, More) when is_binary(Data) ->
-    send_vec(Ref, Data, More);
-send_iodata(Ref, Data, More) ->
+send_iodata(Ref, Data, Then) when is_binary(Data) ->
+    send_vec(Ref, Data, Then);
+send_iodata(Ref, Data, Then) ->
     try erlang:iolist_to_iovec(Data) of
-        [Bin] -> send_vec(Ref, Bin, More);
-        Vec -> send_vec(Ref, Vec, More)
+        [Bin] -> send_vec(Ref, Bin, Then);
+        Vec -> send_vec(Ref, Vec, Then)
     catch
         error:badarg -> {error, einval}
     end.
 
-send_vec(Ref, Data, More) ->
-    case erlane_nif:send(Ref, Data, More) of
-        ok -> ok;
-        follow -> erlane_nif:follow(Ref);
+send_vec(Ref, Data, Then) ->
+    case erlane_nif:send(Ref, Data, Then) of
+        ok -> then(Then, Ref);
+        armed -> ok;
+        follow -> ok = erlane_nif:follow(Ref), then(Then, Ref);
         {error, _} = Error -> Error;
-        too_long -> send_vec(Ref, iolist_to_binary(Data), More);
-        {wait, Ticket, Ms} -> full(Ref, Ticket, Ms)
+        too_long -> send_vec(Ref, iolist_to_binary(Data), Then);
+        {wait, Ticket, Ms} ->
+            case full(Ref, Ticket, Ms) of
+                ok -> then(Then, Ref);
+                Error -> Error
+            end
     end.
+
+then(once, Ref) -> setopts(?SOCK(Ref), [{active, once}]);
+then(_, _) -> ok.
 
 full(Ref, Ticket, Ms) ->
     Deadline = deadline(case Ms of -1 -> infinity; _ -> Ms end),

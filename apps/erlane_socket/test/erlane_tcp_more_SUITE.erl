@@ -6,7 +6,8 @@
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, end_per_testcase/2]).
 -export([end_in_the_segment/1, shutdown_in_the_segment/1, with_what_follows/1, not_for_ever/1,
-         sizes/1, behind_a_queue/1, packets/1, refused/1]).
+         sizes/1, behind_a_queue/1, packets/1, active_once/1, active_once_behind_a_queue/1,
+         refused/1]).
 
 -define(ERLANE, [{backend, erlane}]).
 -define(STOCK, [{backend, stock}]).
@@ -17,7 +18,7 @@ suite() -> [{timetrap, {seconds, 30}}].
 
 all() ->
     [end_in_the_segment, shutdown_in_the_segment, with_what_follows, not_for_ever, sizes,
-     behind_a_queue, packets, refused].
+     behind_a_queue, packets, active_once, active_once_behind_a_queue, refused].
 
 init_per_suite(Config) ->
     {ok, _} = application:ensure_all_started(erlane_socket),
@@ -97,6 +98,32 @@ packets(_) ->
     ok = more(S, [<<"t">>, <<"wo">>]),
     ok = gen_tcp:close(S),
     [?assertEqual({ok, P}, gen_tcp:recv(C, 0, 5000)) || P <- [<<"one">>, <<"two">>]].
+
+%% As send/2 and setopts/2: one message, of a fresh socket and of one that is in the poll set, with
+%% bytes that were here before and with some that come later; none after a failure.
+active_once(_) ->
+    {C, S} = pair([]),
+    [begin
+         _ = [ok = gen_tcp:send(C, <<"in">>) || Before],
+         ok = erlane_tcp:send(S, <<"out">>, [{active, once}]),
+         ?assertEqual({ok, <<"out">>}, gen_tcp:recv(C, 3, 5000)),
+         _ = [ok = gen_tcp:send(C, <<"in">>) || not Before],
+         receive {tcp, S, Data} -> ?assertEqual(<<"in">>, Data) after 5000 -> ct:fail(nothing) end,
+         ?assertEqual({ok, [{active, false}]}, inet:getopts(S, [active]))
+     end || Before <- [false, true, false, true]],
+    ok = gen_tcp:close(C),
+    ok = erlane_tcp:send(S, <<"out">>, [{active, once}]),
+    receive {tcp_closed, S} -> ok after 5000 -> ct:fail(nothing) end,
+    ?assertMatch({error, _}, erlane_tcp:send(S, <<"out">>, [{active, once}])),
+    receive Message -> ct:fail(Message) after 50 -> ok end.
+
+active_once_behind_a_queue(_) ->
+    {C, S} = pair([{sndbuf, 4096}, {high_watermark, 10000000}]),
+    Data = erlane_ct:pattern(2000000),
+    ok = erlane_tcp:send(S, Data, [{active, once}]),
+    ok = gen_tcp:send(C, <<"in">>),
+    receive {tcp, S, In} -> ?assertEqual(<<"in">>, In) after 5000 -> ct:fail(nothing) end,
+    ?assertEqual({ok, Data}, gen_tcp:recv(C, byte_size(Data), 5000)).
 
 refused(_) ->
     {_, S} = pair([]),

@@ -67,7 +67,7 @@ table() ->
      {{fdopen, 2}, [no_fd, index]}, {{bind, 2}, [sock, addr]}, {{listen, 2}, [sock, integer]},
      {{connect, 2}, [sock, addr]}, {{connected, 2}, [sock, ticket]},
      {{accept, 2}, [sock, ticket]}, {{cancel, 2}, [sock, ticket]},
-     {{send, 3}, [sock, bytes, bool]},
+     {{send, 3}, [sock, bytes, then]},
      {{sendfile_begin, 2}, [sock, no_fd]}, {{sendfile_step, 3}, [sock, integer, integer]},
      {{recv, 3}, [sock, size, ticket]}, {{take, 5}, [sock, version, size, bool, any]},
      {{need, 4}, [sock, version, size, bool]}, {{fail, 3}, [sock, version, bool]},
@@ -87,6 +87,7 @@ arg(pid) -> frequency([{3, named([self])}, {1, named([dead])}]);
 arg(index) -> range(-1, 4);
 arg(small) -> range(-1, 45);
 arg(bool) -> oneof([true, false]);
+arg(then) -> oneof([false, more, once, true]);
 arg(family) -> oneof([0, 4, 6, 5]);
 arg(netns) -> frequency([{9, undefined}, {1, oneof([<<"/proc/self/ns/net">>, <<"/nowhere">>])}]);
 arg(ticket) -> oneof([0, 0, range(1, 4), integer()]);
