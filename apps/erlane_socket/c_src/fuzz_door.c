@@ -18,14 +18,15 @@ enum { SLOTS = 16, PEERS = 4, MAX_CALLS = 200, HINTS = 8 };
 
 /* What each argument should mostly be: s socket, l lane, r relay, i small
  * number, n any number, b binary, d list of binaries, a address, v one of the
- * atoms, p pid, t ticket, w version, f descriptor, * any term. Unlisted: s, then *. */
+ * atoms, p pid, t ticket, w version, f descriptor, q list of sockets, with bytes or without,
+ * * any term. Unlisted: s, then *. */
 static const struct {
     const char *name, *args;
 } hints[] = {
     {"lane_open", "i"}, {"lane_poll", "lv"}, {"lane_turn", "l"}, {"lane_sleep", "l"},
     {"lane_woke", "l"}, {"lane_close", "l"}, {"lane_stats", "i"}, {"lane_list", "i"},
     {"open", "ii*i"}, {"fdopen", "fi"}, {"bind", "sa"}, {"listen", "si"}, {"connect", "sa"},
-    {"connected", "st"}, {"accept", "st"}, {"cancel", "st"}, {"send", "sdv"},
+    {"connected", "st"}, {"accept", "st"}, {"cancel", "st"}, {"send", "sdv"}, {"send_each", "qdnv"},
     {"sendfile_begin", "sf"}, {"sendfile_step", "snn"}, {"recv", "snt"},
     {"take", "swivv"}, {"need", "swnv"},
     {"fail", "swv"}, {"unrecv", "sd"}, {"active", "sv"}, {"close_now", "sv"}, {"shutdown", "si"},
@@ -108,6 +109,20 @@ static ERL_NIF_TERM address(fz_in *in)
                             fz_int(0));
 }
 
+static ERL_NIF_TERM sockets(unsigned k, fz_in *in)
+{
+    ERL_NIF_TERM list = enif_make_list(NULL, 0);
+    for (unsigned i = 0; i < k % 8; i++) {
+        ERL_NIF_TERM s = enif_make_tuple3(NULL, enif_make_atom(NULL, "$inet"),
+                                          enif_make_atom(NULL, "erlane_tcp"),
+                                          ref_of("erlane_sock", k + i));
+        if (k & 8)
+            s = enif_make_tuple2(NULL, s, fz_bin(NULL, fz_take(in, 1) * k));
+        list = enif_make_list_cell(NULL, s, list);
+    }
+    return list;
+}
+
 static ERL_NIF_TERM argument(char hint, fz_in *in)
 {
     static const char *const atoms[] = {"true", "false", "once", "none", "more"};
@@ -125,6 +140,8 @@ static ERL_NIF_TERM argument(char hint, fz_in *in)
         return ref_of("erlane_lane", k);
     case 'r':
         return ref_of("erlane_relay", k);
+    case 'q':
+        return sockets(k, in);
     case 'i':
         return fz_int((int)k - 1);
     case 'n':

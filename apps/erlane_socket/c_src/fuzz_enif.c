@@ -282,6 +282,8 @@ int enif_get_list_cell(ENV, ERL_NIF_TERM t, ERL_NIF_TERM *h, ERL_NIF_TERM *tail)
 
 int enif_is_empty_list(ENV, ERL_NIF_TERM t) { return T(t)->kind == FZ_NIL; }
 
+int enif_is_list(ENV, ERL_NIF_TERM t) { return T(t)->kind == FZ_NIL || T(t)->kind == FZ_CONS; }
+
 /* Binaries ---------------------------------------------------------------- */
 
 int enif_alloc_binary(size_t n, ErlNifBinary *b)

@@ -67,7 +67,7 @@ table() ->
      {{fdopen, 2}, [no_fd, index]}, {{bind, 2}, [sock, addr]}, {{listen, 2}, [sock, integer]},
      {{connect, 2}, [sock, addr]}, {{connected, 2}, [sock, ticket]},
      {{accept, 2}, [sock, ticket]}, {{cancel, 2}, [sock, ticket]},
-     {{send, 3}, [sock, bytes, then]},
+     {{send, 3}, [sock, bytes, then]}, {{send_each, 4}, [socks, bytes, size, bool]},
      {{sendfile_begin, 2}, [sock, no_fd]}, {{sendfile_step, 3}, [sock, integer, integer]},
      {{recv, 3}, [sock, size, ticket]}, {{take, 5}, [sock, version, size, bool, any]},
      {{need, 4}, [sock, version, size, bool]}, {{fail, 3}, [sock, version, bool]},
@@ -81,6 +81,7 @@ table() ->
 
 %% What exists only where the call is made is named here: {'$', Name}.
 arg(sock) -> named([s, t, s, t, listener, fresh, closed, relayed]);
+arg(socks) -> list(oneof([inet(), {inet(), arg(bytes)}, wild()]));
 arg(lane) -> named([lane1, lane2]);
 arg(relay) -> named([relay, relay, ended]);
 arg(pid) -> frequency([{3, named([self])}, {1, named([dead])}]);
@@ -105,6 +106,8 @@ arg(addr) ->
            {oneof([inet, inet6]), ?LET(L, list(number_()), list_to_tuple(L)), -1},
            {inet6, {1, 2, 3, 4, 5, 6, 7, number_()}, 70000, number_(), number_()}]);
 arg(any) -> wild().
+
+inet() -> {'$inet', erlane_tcp, arg(sock)}.
 
 named(Names) -> {'$', oneof(Names)}.
 
