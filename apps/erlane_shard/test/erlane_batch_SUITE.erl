@@ -319,8 +319,12 @@ silent(_) ->
     until(fun() -> maps:get(accepted, erlane_batch:info(Inbox)) =:= 100 end),
     Keeper = keeper(Inbox),
     %% The keeper sleeps for good a second after it was started.
-    until(fun() -> process_info(Keeper, current_function)
-                       =:= {current_function, {erlang, hibernate, 3}}
+    until(fun() ->
+                  case process_info(Keeper, current_function) of
+                      {current_function, {erlang, hibernate, 3}} -> true;
+                      {current_function, {gen_server, loop_hibernate, _}} -> true;
+                      _ -> false
+                  end
           end),
     Work = fun() -> [process_info(P, reductions) || P <- [Producer, Keeper]] end,
     Before = Work(),
