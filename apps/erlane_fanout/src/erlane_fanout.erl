@@ -97,17 +97,24 @@ publish_local(Topics, Message, Opts) ->
 done(Sub, Seq) when is_integer(Seq) ->
     case erlane_fanout_sub:at(Sub) of
         none -> ok;
-        Ref ->
-            ok = atomics:put(Ref, ?CELL(Sub, ?C_POS), Seq),
-            case atomics:get(Ref, ?CELL(Sub, ?C_FLAG)) of
-                0 -> ok;
-                Next when Seq < Next - 1 -> ok;
-                Next ->
-                    case atomics:compare_exchange(Ref, ?CELL(Sub, ?C_FLAG), Next, 0) of
-                        ok -> erlane_fanout_lane:room(Sub);
-                        _ -> ok
-                    end
-            end
+        Ref -> done(Sub, Seq, Ref, atomics:get(Ref, ?CELL(Sub, ?C_POS)))
+    end.
+
+%% Never back: the lane writes it too, with a gap and after a crash, and who has done with what
+%% came before that would take it for slow.
+done(_, Seq, _, Pos) when Seq =< Pos -> ok;
+done(Sub, Seq, Ref, Pos) ->
+    case atomics:compare_exchange(Ref, ?CELL(Sub, ?C_POS), Pos, Seq) of
+        ok -> told(Sub, Seq, Ref, atomics:get(Ref, ?CELL(Sub, ?C_FLAG)));
+        Now -> done(Sub, Seq, Ref, Now)
+    end.
+
+told(_, _, _, 0) -> ok;
+told(_, Seq, _, Next) when Seq < Next - 1 -> ok;
+told(Sub, _, Ref, Next) ->
+    case atomics:compare_exchange(Ref, ?CELL(Sub, ?C_FLAG), Next, 0) of
+        ok -> erlane_fanout_lane:room(Sub);
+        _ -> ok
     end.
 
 %% @doc The next messages of a subscription with mode `pull', at most so many, and the number of

@@ -7,8 +7,7 @@
 -record(lanes, {pids :: tuple(),          % of processes
                 words :: tuple(),         % of atomics, one for each lane: see erlane_fanout_inbox
                 stats :: tuple(),         % of atomics, one for each lane
-                %% How many wildcard filters there are, lanes and other nodes apart.
-                wild :: atomics:atomics_ref(),
+                wild :: atomics:atomics_ref(),    % see erlane_fanout_match
                 config :: erlane_fanout_opts:config()}).
 
 %% Tables, all owned by erlane_fanout_lanes.
@@ -47,7 +46,7 @@
 -define(CELLS, 6).
 -define(C_GEN, 1).
 -define(C_POS, 2).       % last done, or taken
--define(C_FLAG, 3).      % push: tell the lane when done reaches it; pull: 1 = idle, wake me
+-define(C_FLAG, 3).      % push: tell the lane when done reaches it; pull: its ring = idle, wake me
 -define(C_ROW, 4).       % pull: the first number of the row it stands in
 -define(C_FEED, 5).      % pull: the ring of its feed
 -define(C_TELL, 6).      % pull: tell the lane when the place before it is reached

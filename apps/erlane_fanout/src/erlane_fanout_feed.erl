@@ -11,7 +11,7 @@
 %% part, leaves its chunk and is treated by its policy: {@link erlane_fanout_slow}.
 -module(erlane_fanout_feed).
 
--export([new/4, note/3, join/3, leave/2, turn/2, resume/2, idle/1, blocked/1]).
+-export([new/5, note/3, join/3, leave/2, turn/2, resume/2, idle/1, blocked/1]).
 -export([size/1, head/1, member/2, close/1]).
 
 -export_type([feed/0]).
@@ -27,11 +27,12 @@
 %% How many chunks with room are looked at for one at the head.
 -define(LOOK, 4).
 
-%% @doc Without subscriptions and messages; the next one has the number `Base + 1'.
+%% @doc Without subscriptions and messages; the next one has the number `Base + 1', and is not of
+%% an era before this one.
 -spec new(erlane_fanout_topic:filter(), pos_integer(), atomics:atomics_ref(),
-          non_neg_integer()) -> feed().
-new(Filter, Lane, Stats, Base) ->
-    #feed{filter = Filter, lane = Lane, stats = Stats, head = Base, low = Base}.
+          non_neg_integer(), erlane_fanout_match:era()) -> feed().
+new(Filter, Lane, Stats, Base, Since) ->
+    #feed{filter = Filter, lane = Lane, stats = Stats, since = Since, head = Base, low = Base}.
 
 %% @doc Number of the last message.
 -spec head(feed()) -> non_neg_integer().

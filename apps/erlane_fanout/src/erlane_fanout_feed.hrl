@@ -16,6 +16,8 @@
 
 -record(feed, {filter :: erlane_fanout_topic:filter(), lane :: pos_integer(),
                stats :: atomics:atomics_ref(),
+               %% The era that began with it: see erlane_fanout_match.
+               since :: pos_integer(),
                %% Number of the last message; `recent' has those after `low', newest first.
                head :: non_neg_integer(), low :: non_neg_integer(),
                recent = [] :: [{Bytes :: non_neg_integer(), Message :: term()}],

@@ -20,7 +20,8 @@
 -define(FORGIVE_MS, 1000).
 
 -type seen() :: none | {Milliseconds :: integer(), Bytes :: pos_integer()}.
--type entry() :: {pub, [erlane_fanout_topic:filter()], pos_integer(), term()}.
+-type entry() :: {pub, erlane_fanout_match:era(), [erlane_fanout_topic:filter()], pos_integer(),
+                  term()}.
 
 %% @doc What a message counts: the size of a binary, the external size of another term, and 32.
 -spec size(term()) -> pos_integer().

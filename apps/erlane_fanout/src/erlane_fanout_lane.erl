@@ -168,9 +168,9 @@ released(Filter, Feed, #lane{held = Held} = L) ->
         #{} -> L
     end.
 
-handle({pub, Filters, Bytes, Message}, #lane{stats = Stats} = L) ->
+handle({pub, Era, Filters, Bytes, Message}, #lane{stats = Stats} = L) ->
     atomics:add(Stats, ?S_MESSAGES, 1),
-    lists:foldl(fun(Filter, Acc) -> note(Filter, Bytes, Message, Acc) end, L, Filters);
+    lists:foldl(fun(Filter, Acc) -> note(Filter, Era, Bytes, Message, Acc) end, L, Filters);
 handle({room, Sub}, L) -> resume(Sub, L);
 handle({call, Ref, {subscribe, Pid, Filter, Opts}}, L) ->
     {Sub, Slots} = erlane_fanout_sub:alloc(L#lane.slots),
@@ -202,16 +202,16 @@ handle({erlane_async, Ref, Ticket, _}, L) ->
     end;
 handle(_, L) -> L.
 
-note(Filter, Bytes, Message, #lane{feeds = Feeds} = L) ->
+note(Filter, Era, Bytes, Message, #lane{feeds = Feeds} = L) ->
     case Feeds of
-        #{Filter := #feed{active = true} = Feed} ->
+        #{Filter := #feed{since = Since, active = true} = Feed} when Since =< Era ->
             L#lane{feeds = Feeds#{Filter := erlane_fanout_feed:note(Bytes, Message, Feed)}};
-        #{Filter := Feed} ->
+        #{Filter := #feed{since = Since} = Feed} when Since =< Era ->
             Feed1 = erlane_fanout_feed:note(Bytes, Message, Feed),
             L#lane{feeds = Feeds#{Filter := Feed1#feed{active = true}},
                    active = queue:in(Filter, L#lane.active)};
         #{} ->
-            %% Its last subscription left meanwhile.
+            %% Its last subscription left meanwhile; who came since must not get it.
             discharge(Bytes, L)
     end.
 
@@ -224,9 +224,9 @@ enter(Sub, Filter, Pid, Opts, #lane{feeds = Feeds} = L) ->
     Feed = case Feeds of
                #{Filter := There} -> There;
                #{} ->
-                   erlane_fanout_match:add(L#lane.i, Filter, L#lane.wild),
+                   Era = erlane_fanout_match:add(L#lane.i, Filter, L#lane.wild),
                    atomics:add(L#lane.stats, ?S_FEEDS, 1),
-                   erlane_fanout_feed:new(Filter, L#lane.i, L#lane.stats, L#lane.base)
+                   erlane_fanout_feed:new(Filter, L#lane.i, L#lane.stats, L#lane.base, Era)
            end,
     atomics:add(L#lane.stats, ?S_SUBS, 1),
     Feed1 = erlane_fanout_feed:join(Sub, Member, Feed),

@@ -49,7 +49,7 @@ init(Config) ->
     Is = lists:seq(1, N),
     Words = [erlane_fanout_inbox:word() || _ <- Is],
     Stats = [atomics:new(?STATS, []) || _ <- Is],
-    Wild = atomics:new(1, []),
+    Wild = erlane_fanout_match:new(),
     Pids = [erlane_fanout_lane:start_link(I, Word, Stat, Wild, 0)
             || {I, Word, Stat} <- lists:zip3(Is, Words, Stats)],
     persistent_term:put(?LANES, #lanes{pids = list_to_tuple(Pids), words = list_to_tuple(Words),

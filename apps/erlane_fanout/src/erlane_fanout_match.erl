@@ -3,17 +3,30 @@
 %%
 %% Both are written by every lane, each adding and taking away what is its own, so that no lane
 %% waits for another: a row of zeros is deleted by who made it so, if nobody was faster.
+%%
+%% A lane's bit of a filter may go and come back while messages are under way. Of what was looked
+%% up before it went the lane must deliver nothing once it is back: what the same publisher
+%% published in between is not coming. So each feed of a lane begins an era, after the last bit
+%% went and before its own is there, and a publisher reads the era before it looks up.
 -module(erlane_fanout_match).
 
--export([tables/0, routes/2, add/3, remove/3, clear/2, count/3, counted/2, blocked/3,
-         remote/3]).
+-export([tables/0, new/0, era/1, routes/2, add/3, remove/3, clear/2, count/3, counted/2,
+         blocked/3, remote/3]).
 
 -include("erlane_fanout.hrl").
 
 -type route() :: {erlane_fanout_topic:filter(), Lanes :: non_neg_integer(),
                   Blocked :: non_neg_integer(),
                   Remote :: [node()]}.
--export_type([route/0]).
+-type era() :: non_neg_integer().
+-export_type([route/0, era/0]).
+
+%% What all share: how many wildcard filters there are, lanes and other nodes apart, and the era.
+%% Every publish reads both: in the middle of their array, where nothing that is written often
+%% shares their cache line.
+-define(W_FILTERS, 8).
+-define(W_ERA, 9).
+-define(WORDS, 16).
 
 %% @doc Makes the tables; the caller owns them.
 -spec tables() -> ok.
@@ -27,10 +40,18 @@ tables() ->
     ?RETAIN = ets:new(?RETAIN, Opts),
     ok.
 
+%% @doc The memory that {@link era/1} and {@link routes/2} read.
+-spec new() -> atomics:atomics_ref().
+new() -> atomics:new(?WORDS, []).
+
+%% @doc The era of what is looked up after this.
+-spec era(atomics:atomics_ref()) -> era().
+era(Wild) -> atomics:get(Wild, ?W_ERA).
+
 %% @doc Who gets what is published to a topic. `Wild': whether there are wildcard filters.
 -spec routes(erlane_fanout_topic:topic(), atomics:atomics_ref()) -> [route()].
 routes(Topic, Wild) ->
-    case atomics:get(Wild, 1) of
+    case atomics:get(Wild, ?W_FILTERS) of
         N when N > 0, is_binary(Topic) ->
             ets:lookup(?ROUTES, Topic) ++ wild(Topic);
         _ ->
@@ -75,13 +96,16 @@ filter(Path) ->
         false -> make_ref()
     end.
 
-%% @doc The lane has its first subscription with this filter.
--spec add(pos_integer(), erlane_fanout_topic:filter(), atomics:atomics_ref()) -> ok.
+%% @doc The lane has its first subscription with this filter. Answers the era that begins: what
+%% is of an earlier one was looked up before.
+-spec add(pos_integer(), erlane_fanout_topic:filter(), atomics:atomics_ref()) -> era().
 add(Lane, Filter, Wild) ->
+    Era = atomics:add_get(Wild, ?W_ERA, 1),
     %% The tree first: who finds the way must find the row, but not the other way round.
     ok = grow(Filter, Wild),
     _ = ets:update_counter(?ROUTES, Filter, {?R_LANES, 1 bsl (Lane - 1)}, empty(Filter)),
-    erlane_fanout_remote:changed(Filter).
+    ok = erlane_fanout_remote:changed(Filter),
+    Era.
 
 %% @doc The lane has none any more.
 -spec remove(pos_integer(), erlane_fanout_topic:filter(), atomics:atomics_ref()) -> ok.
@@ -152,14 +176,14 @@ grow(Filter, Wild) ->
     case erlane_fanout_topic:is_wild(Filter) of
         true ->
             [_ = ets:update_counter(?TRIE, Path, 1, {Path, 0}) || Path <- paths(Filter)],
-            atomics:add(Wild, 1, 1);
+            atomics:add(Wild, ?W_FILTERS, 1);
         false -> ok
     end.
 
 shrink(Filter, Wild) ->
     case erlane_fanout_topic:is_wild(Filter) of
         true ->
-            atomics:sub(Wild, 1, 1),
+            atomics:sub(Wild, ?W_FILTERS, 1),
             [begin
                  _ = ets:update_counter(?TRIE, Path, -1, {Path, 0}),
                  ets:delete_object(?TRIE, {Path, 0})

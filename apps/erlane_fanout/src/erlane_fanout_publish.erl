@@ -15,10 +15,12 @@ publish(Topics, Message, Opts, Scope) ->
     check(Topics),
     #lanes{} = Lanes = erlane_fanout_lanes:get(),
     retain(Topics, Message, Opts),
+    %% Before the look-up.
+    Era = erlane_fanout_match:era(Lanes#lanes.wild),
     case routes(Topics, Lanes) of
         [] -> ok;
         Routes ->
-            send(Routes, Message, erlane_fanout_inbox:size(Message), Lanes),
+            send(Era, Routes, Message, erlane_fanout_inbox:size(Message), Lanes),
             case Scope of
                 all -> erlane_fanout_remote:send(remote(Routes), Topics, Message);
                 local -> ok
@@ -46,12 +48,15 @@ routes(Topic, #lanes{wild = Wild}) ->
 remote([{_, _, _, Nodes}]) -> Nodes;
 remote(Routes) -> lists:usort(lists:append([element(?R_REMOTE, Route) || Route <- Routes])).
 
-send([{Filter, Bits, 0, _}], Message, Bytes, Lanes) ->
-    one(Bits, 1, {pub, [Filter], Bytes, Message}, Bytes, Lanes);
-send(Routes, Message, Bytes, Lanes) ->
+send(Era, [{Filter, Bits, 0, _}], Message, Bytes, Lanes) ->
+    one(Bits, 1, {pub, Era, [Filter], Bytes, Message}, Bytes, Lanes);
+send(Era, Routes, Message, Bytes, Lanes) ->
     lists:foreach(fun(Route) -> wait(Route, Lanes) end, Routes),
-    each(lanes(Routes), 1, Routes, Message, Bytes,
-         fun(I, Entry, Charge) -> erlane_fanout_inbox:put(Lanes, I, Entry, Charge) end).
+    each(lanes(Routes), 1, Routes,
+         fun(I, Filters) ->
+                 erlane_fanout_inbox:put(Lanes, I, {pub, Era, Filters, Bytes, Message},
+                                         Bytes * length(Filters))
+         end).
 
 lanes(Routes) ->
     lists:foldl(fun(Route, Bits) -> Bits bor element(?R_LANES, Route) end, 0, Routes).
@@ -61,14 +66,14 @@ one(Bits, I, Entry, Bytes, Lanes) ->
     _ = Bits band 1 =:= 1 andalso erlane_fanout_inbox:put(Lanes, I, Entry, Bytes),
     one(Bits bsr 1, I + 1, Entry, Bytes, Lanes).
 
-each(0, _, _, _, _, _) -> ok;
-each(Bits, I, Routes, Message, Bytes, Put) ->
+each(0, _, _, _) -> ok;
+each(Bits, I, Routes, Put) ->
     _ = case [element(1, R) || Bits band 1 =:= 1, R <- Routes,
                                (element(?R_LANES, R) bsr (I - 1)) band 1 =:= 1] of
             [] -> ok;
-            Filters -> Put(I, {pub, Filters, Bytes, Message}, Bytes * length(Filters))
+            Filters -> Put(I, Filters)
         end,
-    each(Bits bsr 1, I + 1, Routes, Message, Bytes, Put).
+    each(Bits bsr 1, I + 1, Routes, Put).
 
 %% Until no subscription of this filter that blocks is over its limit.
 wait({_, _, 0, _}, _) -> ok;
@@ -84,11 +89,14 @@ wait({Filter, _, Bits, _}, #lanes{pids = Pids} = Lanes) ->
 -spec intake(topics(), term()) -> ok.
 intake(Topics, Message) ->
     check(Topics),
-    #lanes{stats = Stats} = Lanes = erlane_fanout_lanes:get(),
+    #lanes{stats = Stats, wild = Wild} = Lanes = erlane_fanout_lanes:get(),
+    Era = erlane_fanout_match:era(Wild),
     Routes = routes(Topics, Lanes),
-    each(lanes(Routes), 1, Routes, Message, erlane_fanout_inbox:size(Message),
-         fun(I, Entry, Charge) ->
-                 case erlane_fanout_inbox:put_now(Lanes, I, Entry, Charge) of
+    Bytes = erlane_fanout_inbox:size(Message),
+    each(lanes(Routes), 1, Routes,
+         fun(I, Filters) ->
+                 case erlane_fanout_inbox:put_now(Lanes, I, {pub, Era, Filters, Bytes, Message},
+                                                  Bytes * length(Filters)) of
                      ok -> ok;
                      full -> atomics:add(element(I, Stats), ?S_REFUSED, 1)
                  end

@@ -69,7 +69,8 @@ moved(Sub, Ref, Pos, Row) ->
 
 %% The row is not there: not yet, or not any more.
 nothing(Sub, Ref, Pos, Again) ->
-    case ets:lookup(?RING, {atomics:get(Ref, ?CELL(Sub, ?C_FEED)), 0}) of
+    Id = atomics:get(Ref, ?CELL(Sub, ?C_FEED)),
+    case ets:lookup(?RING, {Id, 0}) of
         [{_, Feed}] ->
             Tail = atomics:get(Feed, ?F_TAIL),
             case atomics:get(Feed, ?F_HEAD) of
@@ -77,21 +78,23 @@ nothing(Sub, Ref, Pos, Again) ->
                     moved(Sub, Ref, Tail - 1, Tail),
                     {gap, Pos + 1, Tail - 1};
                 Head when Head > Pos -> Again();
-                _ -> idle(Sub, Ref, Pos, Feed, Again)
+                _ -> idle(Sub, Ref, Pos, {Id, Feed}, Again)
             end;
         [] ->
             %% Its lane has crashed: a message says so.
             empty
     end.
 
-%% The flag, then the count that makes the lane look for flags, then a second look.
-idle(Sub, Ref, Pos, Feed, Again) ->
-    _ = atomics:exchange(Ref, ?CELL(Sub, ?C_FLAG), 1) =:= 0 andalso atomics:add(Feed, ?F_IDLE, 1),
+%% The flag, then the count that makes the lane look for flags, then a second look. A flag that
+%% was left by a crash names another ring, whose count is no more.
+idle(Sub, Ref, Pos, {Id, Feed}, Again) ->
+    _ = atomics:exchange(Ref, ?CELL(Sub, ?C_FLAG), Id) =:= Id
+        orelse atomics:add(Feed, ?F_IDLE, 1),
     case atomics:get(Feed, ?F_HEAD) > Pos of
         false -> empty;
         true ->
             %% If the lane has taken the flag its message comes: one too many does no harm.
-            _ = atomics:compare_exchange(Ref, ?CELL(Sub, ?C_FLAG), 1, 0) =:= ok
+            _ = atomics:compare_exchange(Ref, ?CELL(Sub, ?C_FLAG), Id, 0) =:= ok
                 andalso atomics:sub(Feed, ?F_IDLE, 1),
             Again()
     end.

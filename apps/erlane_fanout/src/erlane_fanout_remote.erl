@@ -5,6 +5,10 @@
 %% of it has a subscription: membership grows with nodes, not with subscribers. What this process
 %% hears of other nodes it writes into the table of routes, where publishers find it.
 %%
+%% It stays a member for a second after its last subscription. One that comes soon after the last
+%% one left would get what is still under way, and then miss what others publish until they know
+%% of it: with this they never stop.
+%%
 %% The member is erlane_fanout_lanes: pg of OTP 25 ends when a process that monitors the scope and
 %% is a member itself ends.
 -module(erlane_fanout_remote).
@@ -16,12 +20,14 @@
 -include("erlane_fanout.hrl").
 
 -record(state, {monitor :: reference(), member :: pid(), wild :: atomics:atomics_ref(),
-                joined = #{} :: #{erlane_fanout_topic:filter() => true},
+                %% With a timer: no lane has a subscription any more.
+                joined = #{} :: #{erlane_fanout_topic:filter() => here | reference()},
                 others = #{} :: #{group() => [pid()]}}).
 
 -type group() :: nodes | {filter, erlane_fanout_topic:filter()}.
 
 -define(SCOPE, erlane_fanout).
+-define(LINGER_MS, 1000).
 
 -spec start_link() -> {ok, pid()} | {error, term()}.
 start_link() ->
@@ -62,7 +68,7 @@ init([]) ->
     _ = lists:member(nodes, Joined) orelse pg:join(?SCOPE, nodes, Member),
     State = maps:fold(fun join/3,
                       #state{monitor = Monitor, member = Member, wild = Wild,
-                             joined = maps:from_list([{F, true} || {filter, F} <- Joined])},
+                             joined = maps:from_list([{F, here} || {filter, F} <- Joined])},
                       Groups),
     {ok, lists:foldl(fun own/2, State, maps:keys(State#state.joined)
                                         ++ [F || {F, _, _, _} <- ets:tab2list(?ROUTES)])}.
@@ -80,24 +86,43 @@ handle_info({Monitor, join, Group, Pids}, #state{monitor = Monitor} = State) ->
     {noreply, join(Group, Pids, State)};
 handle_info({Monitor, leave, Group, Pids}, #state{monitor = Monitor} = State) ->
     {noreply, leave(Group, Pids, State)};
+handle_info({timeout, Timer, {leave, Filter}}, State) ->
+    {noreply, lingered(Filter, Timer, State)};
 handle_info(_, State) ->
     {noreply, State}.
 
 %% As the table says now, whatever it said when the message was sent.
 own(Filter, #state{joined = Joined, member = Member} = State) ->
-    Here = case ets:lookup(?ROUTES, Filter) of
-               [{_, Lanes, _, _}] -> Lanes =/= 0;
-               [] -> false
-           end,
-    case {Here, Joined} of
-        {true, #{Filter := true}} -> State;
+    case {here(Filter), Joined} of
+        {true, #{Filter := here}} -> State;
+        {true, #{Filter := Timer}} ->
+            _ = erlang:cancel_timer(Timer),
+            State#state{joined = Joined#{Filter := here}};
         {true, #{}} ->
             ok = pg:join(?SCOPE, {filter, Filter}, Member),
-            State#state{joined = Joined#{Filter => true}};
-        {false, #{Filter := true}} ->
-            _ = pg:leave(?SCOPE, {filter, Filter}, Member),
-            State#state{joined = maps:remove(Filter, Joined)};
+            State#state{joined = Joined#{Filter => here}};
+        {false, #{Filter := here}} ->
+            Timer = erlang:start_timer(?LINGER_MS, self(), {leave, Filter}),
+            State#state{joined = Joined#{Filter := Timer}};
         {false, #{}} -> State
+    end.
+
+here(Filter) ->
+    case ets:lookup(?ROUTES, Filter) of
+        [{_, Lanes, _, _}] -> Lanes =/= 0;
+        [] -> false
+    end.
+
+lingered(Filter, Timer, #state{joined = Joined, member = Member} = State) ->
+    case Joined of
+        #{Filter := Timer} ->
+            case here(Filter) of
+                true -> State#state{joined = Joined#{Filter := here}};
+                false ->
+                    _ = pg:leave(?SCOPE, {filter, Filter}, Member),
+                    State#state{joined = maps:remove(Filter, Joined)}
+            end;
+        #{} -> State
     end.
 
 join(Group, Pids, #state{others = Others} = State) ->

@@ -72,10 +72,10 @@ kind(frames, N, #ring{frames = M} = Ring) -> Ring#ring{frames = M + N}.
 
 %% @doc A subscription less; `none': it was the last one.
 -spec leave(sub(), ring()) -> ring() | none.
-leave(Sub, #ring{members = Members, ref = Ref} = Ring) ->
+leave(Sub, #ring{members = Members, ref = Ref, id = Id} = Ring) ->
     {#member{mode = Mode}, Rest} = maps:take(Sub, Members),
     Flag = erlane_fanout_sub:cell(Sub, ?C_FLAG),
-    _ = atomics:exchange(erlane_fanout_sub:ref(Sub), Flag, 0) =:= 1
+    _ = atomics:exchange(erlane_fanout_sub:ref(Sub), Flag, 0) =:= Id
         andalso atomics:sub(Ref, ?F_IDLE, 1),
     case map_size(Rest) of
         0 -> close(Ring), none;
@@ -173,16 +173,16 @@ trim(Ring) ->
     Ring.
 
 %% Only who said to be idle since it was last woken.
-wake(#ring{ref = Ref, members = Members}) ->
+wake(#ring{id = Id, ref = Ref, members = Members}) ->
     case atomics:get(Ref, ?F_IDLE) of
         0 -> ok;
-        _ -> maps:foreach(fun(Sub, #member{pid = Pid}) -> wake(Sub, Pid, Ref) end, Members)
+        _ -> maps:foreach(fun(Sub, #member{pid = Pid}) -> wake(Sub, Pid, Id, Ref) end, Members)
     end.
 
-wake(Sub, Pid, Ref) ->
+wake(Sub, Pid, Id, Ref) ->
     Own = erlane_fanout_sub:ref(Sub),
     Flag = erlane_fanout_sub:cell(Sub, ?C_FLAG),
-    case atomics:get(Own, Flag) =:= 1 andalso atomics:compare_exchange(Own, Flag, 1, 0) of
+    case atomics:get(Own, Flag) =:= Id andalso atomics:compare_exchange(Own, Flag, Id, 0) of
         ok ->
             atomics:sub(Ref, ?F_IDLE, 1),
             Pid ! {fan, Sub, ready};

@@ -3,7 +3,7 @@
 -module(erlane_fanout_nodes_SUITE).
 
 -export([all/0, groups/0, init_per_group/2, end_per_group/2]).
--export([order/1, membership/1, wildcards/1, retained/1, presence/1, junk/1]).
+-export([order/1, membership/1, rejoined/1, wildcards/1, retained/1, presence/1, junk/1]).
 
 -include_lib("stdlib/include/assert.hrl").
 
@@ -12,7 +12,7 @@
 all() -> [{group, router}, {group, plain}].
 
 groups() ->
-    Cases = [order, membership, wildcards, retained, presence, junk],
+    Cases = [order, membership, rejoined, wildcards, retained, presence, junk],
     [{router, Cases}, {plain, Cases}].
 
 init_per_group(Group, Config) ->
@@ -110,6 +110,37 @@ membership(Config) ->
     at(b, Config, fun() -> stop(k1), ok = application:start(erlane_fanout) end),
     B = erlane_router_ct:node(proplists:get_value(b, Config)),
     until(fun() -> [B] = at(a, Config, fun() -> erlane_fanout_remote:nodes() end) end).
+
+%% The last subscription of a node leaves and another one comes: other nodes do not stop, and what
+%% it gets of their publishers has no hole.
+rejoined(Config) ->
+    at(b, Config, fun() -> keeper(k1, <<"n">>, #{}) end),
+    known(Config, <<"n">>, 1),
+    Pub = at(a, Config, fun() -> spawn(fun() -> publishing(<<"n">>, 1) end) end),
+    at(b, Config, fun() -> stop(k1) end),
+    [at(b, Config, fun() ->
+        {ok, Sub, Seq} = erlane_fanout:subscribe(<<"n">>, #{limit => infinity}),
+        ok = follow(Sub, Seq, any, 200),
+        ok = erlane_fanout:unsubscribe(Sub)
+    end) || _ <- lists:seq(1, 100)],
+    at(a, Config, fun() -> exit(Pub, kill) end),
+    known(Config, <<"n">>, 0).
+
+publishing(Topic, N) ->
+    ok = erlane_fanout:publish(Topic, N),
+    receive after N rem 20 div 19 -> publishing(Topic, N + 1) end.
+
+%% So many messages without a hole.
+follow(_, _, _, Left) when Left =< 0 -> ok;
+follow(Sub, Seq, N, Left) ->
+    receive
+        {fan, Sub, Now, Ms} ->
+            First = case N of any -> hd(Ms); _ -> N end,
+            Next = First + length(Ms),
+            ?assertEqual({Seq + length(Ms), lists:seq(First, Next - 1)}, {Now, Ms}),
+            follow(Sub, Now, Next, Left - length(Ms))
+    after 10000 -> error({no_message, N})
+    end.
 
 %% A message to topics that the filters of the other node match goes there once.
 wildcards(Config) ->

@@ -53,7 +53,7 @@ prop_routes() ->
 empty() ->
     [] =:= [{T, Rows} || T <- [erlane_fanout_routes, erlane_fanout_trie, erlane_fanout_subs,
                                erlane_fanout_counts, erlane_fanout_ring],
-                         (Rows = ets:tab2list(T)) =/= []].
+                         Rows <- [ets:tab2list(T)], Rows =/= []].
 
 %% A part follows on what was there, without a hole, and is within the limit.
 prop_policy() ->

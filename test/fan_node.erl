@@ -1,0 +1,281 @@
+%% SPDX-License-Identifier: Apache-2.0
+%% Runs on the nodes of the fan-out's suites: publishers, and subscribers that check what they get.
+%%
+%% A message is {m, Publisher, N, Payload}, where N grows by one with each message of a publisher.
+%% So a subscriber can tell by itself that nothing came twice, that order was kept, that numbers of
+%% its subscription follow one another, and that what is missing is not more than its gaps say.
+-module(fan_node).
+
+-export([start/1, publisher/1, published/1, pace/2, stop/1, subscriber/1, report/1, hurry/1,
+         again/1, key/1, kill_lane/1, left/0, others/1,
+         memory/0]).
+
+-define(APP, erlane_fanout).
+-define(ASK_MS, 20000).
+-define(ERRORS, 5).
+
+%% The application, with this configuration.
+-spec start([{atom(), term()}]) -> ok.
+start(Env) ->
+    _ = application:load(?APP),
+    [ok = application:set_env(?APP, Key, Value) || {Key, Value} <- Env],
+    {ok, _} = application:ensure_all_started(?APP),
+    ok.
+
+%% Publishers
+
+%% #{topic, bytes => payload, every => N, pause => ms after each N messages, most => messages}
+-spec publisher(map()) -> pid().
+publisher(Spec) ->
+    Full = maps:merge(#{bytes => 50, every => 10, pause => 5, most => infinity}, Spec),
+    Id = {node(), make_ref()},
+    spawn(fun() -> publishing(Id, 1, Full) end).
+
+publishing(Id, N, #{most := Most}) when N > Most ->
+    stopped(Id, N);
+publishing(Id, N, #{topic := Topic, bytes := Bytes, every := Every, pause := Pause} = Spec) ->
+    receive
+        {published, From, Ref} -> From ! {Ref, {Id, N - 1}}, publishing(Id, N, Spec);
+        {pace, Change} -> publishing(Id, N, maps:merge(Spec, Change));
+        {stop, From, Ref} -> From ! {Ref, {Id, N - 1}}, stopped(Id, N)
+    after case N rem Every of 0 -> Pause; _ -> 0 end ->
+        ok = erlane_fanout:publish(Topic, {m, Id, N, binary:copy(<<"x">>, Bytes)}),
+        publishing(Id, N + 1, Spec)
+    end.
+
+stopped(Id, N) ->
+    receive
+        {pace, _} -> stopped(Id, N);
+        {_PublishedOrStop, From, Ref} -> From ! {Ref, {Id, N - 1}}, stopped(Id, N)
+    end.
+
+%% Its name and the number of its last message.
+-spec published(pid()) -> {term(), non_neg_integer()}.
+published(Pid) -> ask(Pid, published).
+
+%% From now on at this pace.
+-spec pace(pid(), map()) -> ok.
+pace(Pid, Change) -> Pid ! {pace, Change}, ok.
+
+%% No more messages. It can still be asked.
+-spec stop(pid()) -> {term(), non_neg_integer()}.
+stop(Pid) -> ask(Pid, stop).
+
+ask(Pid, What) ->
+    Ref = monitor(process, Pid),
+    Pid ! {What, self(), Ref},
+    receive
+        {Ref, Answer} -> demonitor(Ref, [flush]), Answer;
+        {'DOWN', Ref, process, _, Reason} -> error({What, Reason})
+    after ?ASK_MS ->
+        error({no_answer, What, process_info(Pid, [current_stacktrace, message_queue_len])})
+    end.
+
+%% Subscribers
+
+%% #{filter, opts, lazy => ms between taking something and being done with it}
+-spec subscriber(map()) -> pid().
+subscriber(#{filter := _, opts := _} = Spec) ->
+    Self = self(),
+    {Pid, Ref} = spawn_monitor(fun() ->
+                                       S = subscribed(maps:merge(#{lazy => 0}, Spec)),
+                                       Self ! {self(), ready},
+                                       subscribing(S)
+                               end),
+    receive
+        {Pid, ready} -> demonitor(Ref, [flush]), Pid;
+        {'DOWN', Ref, process, Pid, Reason} -> error(Reason)
+    end.
+
+%% Of a publisher the last number; `loose': a lane has crashed since, it may go on anywhere.
+subscribed(#{filter := Filter, opts := Opts} = Spec) ->
+    {Sub, Seq} = subscribe(Filter, Opts, 50),
+    Fresh = #{sub => Sub, next => Seq + 1, last => #{}, missing => 0, gap => 0},
+    Sums = #{count => 0, crashes => 0, thrown_out => 0, gaps => 0, errors => [], lost => 0,
+             due => none, hole => none},
+    maps:merge(maps:merge(Sums, Spec), Fresh).
+
+%% A lane that crashes meanwhile is an error of the caller's, who tries again.
+subscribe(Filter, Opts, Tries) ->
+    try erlane_fanout:subscribe(Filter, Opts) of
+        {ok, Sub, Seq} -> {Sub, Seq}
+    catch
+        error:{lane_crashed, _} when Tries > 0 ->
+            receive after 20 -> subscribe(Filter, Opts, Tries - 1) end
+    end.
+
+subscribing(#{sub := Sub, opts := Opts} = S) ->
+    Mode = maps:get(mode, Opts, push),
+    receive
+        {report, From, Ref} -> From ! {Ref, reported(S)}, subscribing(S);
+        {hurry, From, Ref} -> From ! {Ref, ok}, subscribing(done(S#{lazy := 0}));
+        {again, From, Ref} ->
+            ok = erlane_fanout:unsubscribe(Sub),
+            From ! {Ref, ok},
+            subscribing(anew(S));
+        {fan, Sub, slow_consumer} -> subscribing(anew(add(thrown_out, 1, S)));
+        {fan, Sub, ready} when Mode =/= push -> subscribing(pull(Mode, S));
+        {fan, Sub, Seq, Messages} -> subscribing(soon(came(Seq, Messages, S)));
+        {gap, Sub, lane} -> subscribing(crashed(S));
+        {gap, Sub, From, To} -> subscribing(gap(From, To, S));
+        {done, Sub} -> subscribing(done(S));
+        %% Of an earlier subscription.
+        {Fan, Other, _} when Fan =/= report, Other =/= Sub -> subscribing(S);
+        {_, Other, _, _} when Other =/= Sub -> subscribing(S);
+        {done, _} -> subscribing(S);
+        Unknown -> subscribing(wrong({unknown, Unknown}, S))
+    after case Mode of push -> infinity; _ -> maps:get(lazy, S) end ->
+        subscribing(pull(Mode, S))
+    end.
+
+%% What it had counted stays, what it expects is new.
+anew(#{missing := Missing, gap := Gap} = S) ->
+    New = subscribed(maps:with([filter, opts, lazy], S)),
+    maps:merge(judged(Missing, Gap, S), maps:with([sub, next, last, missing, gap, due], New)).
+
+soon(#{lazy := 0} = S) -> done(S);
+soon(#{due := none, lazy := Ms, sub := Sub} = S) ->
+    _ = erlang:send_after(Ms, self(), {done, Sub}),
+    S#{due := soon};
+soon(S) -> S.
+
+done(#{sub := Sub, next := Next} = S) ->
+    _ = is_integer(Next) andalso erlane_fanout:done(Sub, Next - 1),
+    S#{due := none}.
+
+%% As much as there is, but a word in between.
+pull(Mode, #{sub := Sub} = S) ->
+    case take(Mode, Sub) of
+        {ok, Seq, Messages} -> came(Seq, Messages, S);
+        {gap, From, To} -> gap(From, To, S);
+        empty -> idle(Mode, S);
+        {error, not_subscribed} ->
+            %% Thrown out, as the message says.
+            receive {fan, Sub, slow_consumer} -> anew(add(thrown_out, 1, S))
+            after ?ASK_MS -> wrong(not_subscribed, S)
+            end
+    end.
+
+%% Nobody may look for more before the message: who says so was woken for nothing.
+idle(Mode, #{sub := Sub} = S) ->
+    receive
+        {fan, Sub, ready} -> pull(Mode, S);
+        {fan, Sub, slow_consumer} -> anew(add(thrown_out, 1, S));
+        {gap, Sub, lane} -> crashed(S);
+        {hurry, From, Ref} -> From ! {Ref, ok}, idle(Mode, S#{lazy := 0});
+        {report, From, Ref} -> From ! {Ref, reported(S)}, idle(Mode, S);
+        {again, From, Ref} ->
+            ok = erlane_fanout:unsubscribe(Sub),
+            From ! {Ref, ok},
+            anew(S)
+    end.
+
+take(pull, Sub) -> erlane_fanout:take(Sub, 50);
+take(frames, Sub) ->
+    case erlane_fanout:take_frames(Sub) of
+        {ok, Seq, N, Frames} ->
+            Messages = [binary_to_term(F) || <<Size:32, F:Size/binary>> <= Frames],
+            N = length(Messages),
+            {ok, Seq, Messages};
+        Other -> Other
+    end.
+
+came(Seq, Messages, #{next := Next, sub := Sub} = S) ->
+    First = Seq - length(Messages) + 1,
+    case Next =:= any orelse First =:= Next of
+        true ->
+            lists:foldl(fun one/2, add(count, length(Messages), S#{next := Seq + 1}), Messages);
+        false ->
+            %% Who pulls may have got here before the message of a crash.
+            receive {gap, Sub, lane} -> came(Seq, Messages, crashed(S))
+            after 1000 -> wrong({seq, Next, First, Seq}, S#{next := Seq + 1})
+            end
+    end.
+
+one({m, Id, N, _}, #{last := Last} = S) ->
+    Now = S#{last := Last#{Id => {N, strict}}},
+    case Last of
+        #{Id := {Before, _}} when N =< Before -> wrong({twice_or_late, Id, Before, N}, S);
+        #{Id := {Before, strict}} when N > Before + 1 ->
+            add(missing, N - Before - 1, Now#{hole := {Before, N, maps:get(next, S)}});
+        #{} -> Now
+    end.
+
+gap(From, To, #{next := Next, sub := Sub} = S) ->
+    case To >= From andalso (Next =:= any orelse From =:= Next) of
+        true -> add(gaps, 1, add(gap, To - From + 1, S#{next := To + 1}));
+        false ->
+            receive {gap, Sub, lane} -> gap(From, To, crashed(S))
+            after 1000 -> wrong({gap, Next, From, To}, S#{next := To + 1})
+            end
+    end.
+
+crashed(#{last := Last, missing := Missing, gap := Gap} = S) ->
+    Loose = maps:map(fun(_, {N, _}) -> {N, loose} end, Last),
+    add(crashes, 1, judged(Missing, Gap, S#{next := any, last := Loose, missing := 0, gap := 0})).
+
+%% What is missing lies in gaps.
+judged(Missing, Gap, #{hole := Hole} = S) when Missing > Gap ->
+    wrong({missing, Missing, in_gaps, Gap, last_hole, Hole}, S);
+judged(_, Gap, S) -> add(lost, Gap, S).
+
+add(Key, N, S) -> maps:update_with(Key, fun(Old) -> Old + N end, S).
+
+wrong(Why, #{errors := Errors} = S) when length(Errors) < ?ERRORS -> S#{errors := Errors ++ [Why]};
+wrong(_, S) -> S.
+
+reported(#{missing := Missing, gap := Gap} = S) ->
+    maps:with([count, crashes, thrown_out, gaps, lost, errors, last, filter, opts],
+              judged(Missing, Gap, S)).
+
+%% What it got so far, and what was wrong with that.
+-spec report(pid()) -> map().
+report(Pid) -> ask(Pid, report).
+
+%% From now on done at once.
+-spec hurry(pid()) -> ok.
+hurry(Pid) -> ask(Pid, hurry).
+
+%% Unsubscribes, and subscribes anew.
+-spec again(pid()) -> ok.
+again(Pid) -> ask(Pid, again).
+
+%% For policy conflate: a message replaces the one before of the same publisher.
+-spec key(term()) -> term().
+key({m, Id, _, _}) -> Id.
+
+%% The inside
+
+%% Kills one lane, and waits until there is another.
+-spec kill_lane(pos_integer()) -> ok.
+kill_lane(Nth) ->
+    Pids = lanes(),
+    Pid = lists:nth(1 + Nth rem length(Pids), Pids),
+    exit(Pid, kill),
+    real_os:until(fun() -> false = lists:member(Pid, lanes()) end),
+    ok.
+
+lanes() ->
+    tuple_to_list(element(2, persistent_term:get({?APP, lanes}))).
+
+%% Tables of the application that have rows, though nobody subscribes any more; but for those of
+%% retained messages and of pg, where a node is a member as long as the application runs.
+-spec left() -> #{atom() => pos_integer()}.
+left() ->
+    Tables = [T || T <- ets:all(), is_atom(T), lists:prefix("erlane_fanout", atom_to_list(T))],
+    maps:from_list([{T, N} || T <- Tables, N <- [ets:info(T, size)], N > 0,
+                              not lists:member(T, [erlane_fanout, erlane_fanout_retain])]).
+
+%% The nodes that publishers here know to have subscriptions to this filter.
+-spec others(binary()) -> [node()].
+others(Filter) ->
+    case ets:lookup(erlane_fanout_routes, Filter) of
+        [Route] -> lists:sort(element(tuple_size(Route), Route));
+        [] -> []
+    end.
+
+%% Bytes of this node that are not garbage.
+-spec memory() -> non_neg_integer().
+memory() ->
+    [erlang:garbage_collect(Pid) || Pid <- processes()],
+    erlang:memory(total).
