@@ -7,7 +7,7 @@
 -export([start/1, stop/1, open/2, close/1, command/3, eval/2, until/2, until/3, faults/1, events/2,
          size/4, scheme/2, screenshot/1, key/2, press/2]).
 
--define(ANSWER_MS, 20000).
+-define(ANSWER_MS, 60000).
 -define(FLAGS, ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
                 "--disable-background-networking", "--disable-component-update",
                 "--disable-sync", "--disable-default-apps", "--no-default-browser-check",
