@@ -3,7 +3,7 @@
 %% and the handler's event/3.
 -module(erlane_http_account).
 
--export([done/5, tell/5, refused/5, crashed/5, died/2, event/3]).
+-export([done/5, refused/5, crashed/5, died/2, event/3]).
 
 -include("erlane_http.hrl").
 -include_lib("kernel/include/logger.hrl").
@@ -18,8 +18,6 @@ done(Status, Sent, #req{head = #head{method = Method}} = Req, Ns, Srv) ->
     ok = erlane_http_metrics:request(Srv#srv.metrics, Method, Status, Ns, Sent),
     tell(Status, Sent, Req, Ns, Srv).
 
-%% @doc The same, when it was counted already.
--spec tell(100..999, non_neg_integer(), #req{}, integer(), #srv{}) -> ok.
 tell(_, _, _, _, #srv{event = false, log = none}) -> ok;
 tell(Status, Sent, #req{head = Head, conn = Conn}, Ns, Srv) ->
     #head{method = Method, target = Target} = Head,

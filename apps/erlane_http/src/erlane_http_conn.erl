@@ -202,6 +202,10 @@ tidy() ->
         end,
     ok.
 
+next(Rest, N, Now, St) ->
+    ok = tidy(),
+    following(Rest, N, Now, St).
+
 %% More requests were here already: they are answered in their order, and nothing is read before.
 following(<<>>, N, Now, St) -> wait(Now, N, St);
 following(Buffer, N, Now, #st{last = Last, req = Req} = St) when is_binary(Last) ->
@@ -376,8 +380,7 @@ answer_and_leave({error, closed}, _, _, _, _, St) ->
 drain(Left, N, #st{srv = #srv{drain_bytes = Max}} = St) ->
     case erlane_http_body:drain(Left, Max) of
         {ok, #conn{buffer = Rest}} ->
-            ok = tidy(),
-            following(Rest, N + 1, now_ns(), St);
+            next(Rest, N + 1, now_ns(), St);
         close -> linger(St)
     end.
 
@@ -405,8 +408,7 @@ answered({crashed, Class, Reason, Stack, Before}, Req, N, Now, St) ->
 
 sent(ok, Status, Sent, false, Req, Rest, N, Start, St) ->
     Now = told(Status, Sent, Req, Start, St),
-    ok = tidy(),
-    following(Rest, N + 1, Now, St);
+    next(Rest, N + 1, Now, St);
 sent(ok, Status, Sent, true, #req{head = #head{close = Asked}} = Req, Rest, _, Start, St) ->
     ok = done(Status, Sent, Req, Start, St),
     %% Who asked for the close and sent its whole body sends nothing more, and cannot be hit by a
@@ -426,13 +428,10 @@ repeated(ok, Req, N, Start, #st{status = Status, bytes = Bytes} = St) ->
 repeated(Error, Req, N, Start, #st{status = Status} = St) ->
     sent(Error, Status, 0, false, Req, <<>>, N, Start, St).
 
-told(Status, Sent, #req{head = #head{method = Method}} = Req, Start, #st{srv = Srv}) ->
+%% Answers when it was: the next request may begin then.
+told(Status, Sent, Req, Start, #st{srv = Srv}) ->
     Now = now_ns(),
-    ok = erlane_http_metrics:request(Srv#srv.metrics, Method, Status, Now - Start, Sent),
-    ok = case Srv of
-             #srv{event = false, log = none} -> ok;
-             _ -> erlane_http_account:tell(Status, Sent, Req, Now - Start, Srv)
-         end,
+    ok = erlane_http_account:done(Status, Sent, Req, Now - Start, Srv),
     Now.
 
 upgrade(Module, Args, Req, Conn, N, Now, #st{srv = Srv} = St) ->
@@ -496,7 +495,8 @@ linger(#st{conn = Conn, srv = #srv{linger_timeout = Timeout} = Srv}) ->
     ok = erlane_http_account:event(closed, #{reason => normal}, Srv),
     erlane_http_io:linger(Conn, Timeout, ?MAX_LINGER).
 
-done(Status, Sent, Req, Start, #st{srv = Srv}) ->
-    erlane_http_account:done(Status, Sent, Req, now_ns() - Start, Srv).
+done(Status, Sent, Req, Start, St) ->
+    _ = told(Status, Sent, Req, Start, St),
+    ok.
 
 now_ns() -> erlang:monotonic_time(nanosecond).
