@@ -16,7 +16,7 @@ prop_topics() ->
             erlane_fanout_topic:matches(Filter, Topic)
             =:= (Filter =:= Topic orelse defined(split(Filter), split(Topic), first))).
 
-split(Topic) -> re:split(Topic, "/", [{return, list}]).
+split(Topic) -> string:split(binary_to_list(Topic), "/", all).
 
 defined(["#"], [T | _], first) -> hd(T ++ "x") =/= $$;
 defined(["#"], _, _) -> true;
@@ -202,7 +202,8 @@ judge({_, Policy, Limit}, Start, Total, Got) ->
 
 %% Processes that come, go and die in any order leave nothing.
 prop_lifecycle() ->
-    ?FORALL(Steps, list({range(1, 8), elements([subscribe, unsubscribe, die, publish, wild])}),
+    ?FORALL(Steps, list({range(1, 8), elements([subscribe, unsubscribe, die, publish, wild,
+                                                 settle])}),
             begin
                 Pids = lists:foldl(fun step/2, #{}, Steps),
                 _ = [kill(Pid) || Pid <- maps:values(Pids)],
@@ -214,6 +215,10 @@ step({I, Kind}, Pids) ->
     case Kind of
         die -> kill(Pid), maps:remove(I, Pids);
         publish -> ok = erlane_fanout:publish([<<"l/1">>, <<"l/2">>], I), Pids#{I => Pid};
+        %% Those that are killed later are not always in the middle of something.
+        settle ->
+            Pid ! {settle, self()},
+            receive {settled, Pid} -> Pids#{I => Pid} end;
         _ -> Pid ! {Kind, I}, Pids#{I => Pid}
     end.
 
@@ -231,6 +236,9 @@ life(Subs) ->
         {unsubscribe, _} ->
             _ = [ok = erlane_fanout:unsubscribe(Sub) || Sub <- Subs],
             life([]);
+        {settle, From} ->
+            From ! {settled, self()},
+            life(Subs);
         _ -> life(Subs)
     end.
 

@@ -536,9 +536,10 @@ stops_under_load(Config) ->
     on_a(Config, fun(Node) ->
         ok = application:start(erlane_router),
         ok = erlane_router:sync(Node, 20000),
-        _ = take(Sink),
         ok = erlane_router:send(Sink, again),
-        [again] = taken(Sink, 1)
+        %% What the lanes before had on its way may come with it: another process over there
+        %% passes it on.
+        until(fun() -> true = lists:member(again, take(Sink)) end)
     end).
 
 %% Each gets its report until it unsubscribes or ends; twice is once.
