@@ -184,7 +184,7 @@ defaults(Scenario) ->
 quick(Scenario) ->
     Few = ["gen_tcp", "erlane", "relay", "c-epoll", "counters", "ets", "counter", "histogram",
            "none", "text", "erlane-http", "stock", "tuned", "lists", "helper", "router",
-           "router-list", "loop", "fanout", "pull", "frames",
+           "router-list", "loop", "fanout", "unbounded", "pull", "frames",
            "plain", "batch", "shards", "shards-buffer"],
     #{rounds => 1, round_ms => 200, payload => [100], idle_ms => 1000, series => [1000],
       messages => 20000, far_nodes => 3, sizes => [0, 1024], senders => [1, 10],

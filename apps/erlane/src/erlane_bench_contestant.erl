@@ -55,7 +55,7 @@ names("flood-matrix") ->
 names("batch") ->
     ["plain", "batch", "batch-256"];
 names("fanout") ->
-    ["loop", "pg", "helpers", "fanout"];
+    ["loop", "pg", "helpers", "fanout", "unbounded"];
 names("fanout-pull") ->
     ["loop", "fanout", "pull", "frames"];
 names("fanout-sockets") ->
@@ -119,6 +119,7 @@ title("loop") -> "a loop of `!' over a list";
 title("pg") -> "a loop of `!' over the members of a group of pg";
 title("helpers") -> "a process on each scheduler that loops over its part, by hand";
 title("fanout") -> "erlane_fanout, pushed or written to sockets";
+title("unbounded") -> "the same with {limit, infinity}, as unbounded as `!'";
 title("pull") -> "erlane_fanout:take/2, each message looked at";
 title("frames") -> "erlane_fanout:take_frames/1, one binary for all";
 title("gen_tcp-deferred") -> "gen_tcp, its listening socket with TCP_DEFER_ACCEPT";
@@ -274,7 +275,7 @@ version(Ours, Root) when Ours =:= "erlane"; Ours =:= "erlane-deferred"; Ours =:=
                          Ours =:= "counter"; Ours =:= "histogram"; Ours =:= "erlane-http";
                          Ours =:= "erlane-http-gen_tcp"; Ours =:= "tuned";
                          Ours =:= "router"; Ours =:= "router-list"; Ours =:= "shards";
-                         Ours =:= "shards-buffer"; Ours =:= "fanout";
+                         Ours =:= "shards-buffer"; Ours =:= "fanout"; Ours =:= "unbounded";
                          Ours =:= "pull"; Ours =:= "frames"; Ours =:= "batch";
                          Ours =:= "batch-256" ->
     _ = application:load(erlane),

@@ -40,52 +40,29 @@ cases("fanout-pull", #{payload := Sizes, pullers := Pullers, pulled := N}) ->
      || Size <- Sizes].
 
 one_case(#{title := Title, main := Main, spec := Spec, load := Load},
-         #{only := Names, rounds := Rounds} = Settings) ->
+         #{only := Names, rounds := Rounds, round_ms := Ms}) ->
     progress("~ts~n", [Title]),
-    Started = [runner(Name, erlane_bench_fanout_local:start(Name, Spec)) || Name <- Names],
+    Runners = [erlane_bench_turns:runner(Name, erlane_bench_fanout_local:start(Name, Spec))
+               || Name <- Names],
+    Round = fun(#{contestant := Contestant}) ->
+                    End = erlang:monotonic_time(millisecond) + Ms,
+                    repeat(Contestant, Load, Main, End, [])
+            end,
     try
-        Done = rounds(1, Rounds, Started, Load, Main, Settings),
-        #{title => Title, main => Main,
-          rows => [maps:with([name, status, rounds], Runner) || Runner <- Done]}
+        Done = erlane_bench_turns:rounds(Rounds, atom_to_list(Main), Round, Runners),
+        #{title => Title, main => Main, rows => [erlane_bench_turns:row(R) || R <- Done]}
     after
-        [ok = erlane_bench_fanout_local:stop(C) || #{contestant := C} <- Started]
+        [ok = erlane_bench_fanout_local:stop(C) || #{contestant := C} <- Runners]
     end.
 
-runner(Name, {ok, Contestant}) ->
-    #{name => list_to_binary(Name), status => ok, rounds => [], contestant => Contestant};
-runner(Name, {unavailable, Why}) ->
-    #{name => list_to_binary(Name), status => <<"not available: ", Why/binary>>, rounds => []};
-runner(Name, {failed, Why}) ->
-    #{name => list_to_binary(Name), status => <<"failed: ", Why/binary>>, rounds => []}.
-
-rounds(I, Rounds, Runners, _, _, _) when I > Rounds ->
-    Runners;
-rounds(I, Rounds, Runners, Load, Main, #{round_ms := Ms} = Settings) ->
-    progress("  round ~b of ~b, ~ts:", [I, Rounds, Main]),
-    Next = [one_round(Runner, Load, Main, Ms) || Runner <- Runners],
-    progress("~n", []),
-    rounds(I + 1, Rounds, Next, Load, Main, Settings).
-
-one_round(#{status := ok, name := Name, contestant := Contestant, rounds := Done} = Runner, Load,
-          Main, Ms) ->
-    End = erlang:monotonic_time(millisecond) + Ms,
-    case repeat(Contestant, Load, End, []) of
-        {ok, #{Main := Figure} = Round} ->
-            progress(" ~ts ~.2f", [Name, float(Figure)]),
-            Runner#{rounds := Done ++ [Round]};
-        {error, Why} ->
-            progress(" ~ts failed", [Name]),
-            Runner#{status := <<"failed: ", Why/binary>>}
-    end;
-one_round(Runner, _, _, _) ->
-    Runner.
-
-repeat(Contestant, Load, End, Results) ->
+repeat(Contestant, Load, Main, End, Results) ->
     case erlane_bench_fanout_local:round(Contestant, Load) of
         {ok, Result} ->
             case erlang:monotonic_time(millisecond) of
-                Now when Now < End -> repeat(Contestant, Load, End, [Result | Results]);
-                _ -> {ok, medians([Result | Results])}
+                Now when Now < End -> repeat(Contestant, Load, Main, End, [Result | Results]);
+                _ ->
+                    #{Main := Figure} = Medians = medians([Result | Results]),
+                    {ok, Figure, Medians}
             end;
         Error ->
             Error

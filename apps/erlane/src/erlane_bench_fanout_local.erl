@@ -30,10 +30,11 @@
 -define(TAKE, 1000).
 
 %% @doc Starts a contestant and waits until all its receivers can be reached.
--spec start(Name :: string(), spec()) -> {ok, contestant()} | {unavailable | failed, binary()}.
+-spec start(Name :: string(), spec()) ->
+          {ok, #{contestant := contestant()}} | {unavailable | failed, binary()}.
 start(Name, Spec) ->
     case way(Name) of
-        Ours when Ours =:= push; Ours =:= pull; Ours =:= frames ->
+        Ours when Ours =:= push; Ours =:= unbounded; Ours =:= pull; Ours =:= frames ->
             case application:ensure_all_started(erlane_fanout) of
                 {ok, _} -> drive(Name, Ours, Spec);
                 {error, Why} -> {unavailable, text("erlane_fanout: ~0P", [Why, 8])}
@@ -46,6 +47,7 @@ way("loop") -> loop;
 way("pg") -> pg;
 way("helpers") -> helpers;
 way("fanout") -> push;
+way("unbounded") -> unbounded;
 way("pull") -> pull;
 way("frames") -> frames.
 
@@ -53,7 +55,7 @@ drive(Name, Way, Spec) ->
     Self = self(),
     {Driver, Monitor} = spawn_monitor(fun() -> driver(Self, Spec#{way => Way}) end),
     case answer(Driver, Monitor, ?START_MS) of
-        {ok, ready} -> {ok, #{name => Name, driver => Driver}};
+        {ok, ready} -> {ok, #{contestant => #{name => Name, driver => Driver}}};
         {error, Why} -> {failed, Why}
     end.
 
@@ -213,12 +215,16 @@ receiver(I, #{way := Way, driver := Driver, latches := {Hot, Cold}} = Context) -
 
 subscribed(pg, Topic, #{scope := Scope}) ->
     pg:join(Scope, Topic, self());
-subscribed(Way, Topic, #{scope := Scope}) when Way =:= push; Way =:= pull; Way =:= frames ->
+subscribed(Way, _, _) when Way =:= loop; Way =:= helpers ->
+    none;
+subscribed(Way, Topic, #{scope := Scope}) ->
     Fanout = erlane_fanout,
-    {ok, Sub, _} = Fanout:subscribe(name(Topic, Scope), #{mode => Way, limit => ?LIMIT}),
-    Sub;
-subscribed(_, _, _) ->
-    none.
+    Opts = case Way of
+               unbounded -> #{mode => push, limit => infinity};
+               _ -> #{mode => Way, limit => ?LIMIT}
+           end,
+    {ok, Sub, _} = Fanout:subscribe(name(Topic, Scope), Opts),
+    Sub.
 
 -spec receiving(atom(), [term()], tuple()) -> no_return().
 receiving(push, Subs, {Hot, Cold} = Latches) ->
@@ -232,6 +238,12 @@ receiving(push, Subs, {Hot, Cold} = Latches) ->
             ok = down(Cold, length(Messages))
     end,
     receiving(push, Subs, Latches);
+receiving(unbounded, Subs, {Hot, Cold} = Latches) ->
+    receive
+        {fan, _, _, [{hot, _} | _] = Messages} -> ok = down(Hot, length(Messages));
+        {fan, _, _, [{cold, _} | _] = Messages} -> ok = down(Cold, length(Messages))
+    end,
+    receiving(unbounded, Subs, Latches);
 receiving(Way, [Sub] = Subs, {Hot, _} = Latches) when Way =:= pull; Way =:= frames ->
     Fanout = erlane_fanout,
     case take(Way, Fanout, Sub) of

@@ -35,13 +35,13 @@ cases(#{connections := Counts, web_clients := Web, payload := Sizes}) ->
              stalled => ?STALLED}]
        || Given <- Sizes, Size <- [max(?HEAD, Given)]]).
 
-one_case(#{title := Title} = Case, #{only := Names, rounds := Rounds} = Settings, Config) ->
+one_case(#{title := Title} = Case, #{only := Names, rounds := Rounds, round_ms := Ms}, Config) ->
     progress("~ts~n", [Title]),
-    Runners = [runner(Name, start(Name, Case, Config)) || Name <- Names],
+    Runners = [erlane_bench_turns:runner(Name, start(Name, Case, Config)) || Name <- Names],
     try
-        Done = rounds(1, Rounds, Runners, Case, Settings),
-        #{title => Title, main => cpu_us,
-          rows => [maps:with([name, status, rounds], Runner) || Runner <- Done]}
+        Done = erlane_bench_turns:rounds(Rounds, "us CPU/delivery",
+                                         fun(R) -> measure(R, Case, Ms) end, Runners),
+        #{title => Title, main => cpu_us, rows => [erlane_bench_turns:row(R) || R <- Done]}
     after
         [ok = ended(Program) || #{server := Server, reader := Reader} <- Runners,
                                 Program <- [Reader, Server]]
@@ -118,36 +118,6 @@ connected(Server, Count, Tries) ->
             Error
     end.
 
-runner(Name, {ok, Started}) ->
-    Started#{name => list_to_binary(Name), status => ok, rounds => []};
-runner(Name, {missing, What}) ->
-    #{name => list_to_binary(Name), status => <<"not installed: apt-get install ", What/binary>>,
-      rounds => []};
-runner(Name, {unavailable, Why}) ->
-    #{name => list_to_binary(Name), status => <<"not available: ", Why/binary>>, rounds => []};
-runner(Name, {failed, Why}) ->
-    #{name => list_to_binary(Name), status => <<"failed: ", Why/binary>>, rounds => []}.
-
-rounds(I, Rounds, Runners, _, _) when I > Rounds ->
-    Runners;
-rounds(I, Rounds, Runners, Case, #{round_ms := Ms} = Settings) ->
-    progress("  round ~b of ~b, us CPU/delivery:", [I, Rounds]),
-    Next = [one_round(Runner, Case, Ms) || Runner <- Runners],
-    progress("~n", []),
-    rounds(I + 1, Rounds, Next, Case, Settings).
-
-one_round(#{status := ok, name := Name, rounds := Done} = Runner, Case, Ms) ->
-    case measure(Runner, Case, Ms) of
-        {ok, #{cpu_us := Figure} = Round} ->
-            progress(" ~ts ~.2f", [Name, Figure]),
-            Runner#{rounds := Done ++ [Round]};
-        {error, Why} ->
-            progress(" ~ts failed", [Name]),
-            Runner#{status := <<"failed: ", Why/binary>>}
-    end;
-one_round(Runner, _, _) ->
-    Runner.
-
 measure(#{server := Server, reader := Reader, reading := Reading},
         #{micros := Micros, bytes := Bytes}, Ms) ->
     N = max(1, Ms * 1000 div Micros),
@@ -182,7 +152,8 @@ figures([]) ->
 %% Those that read are to get all, in order.
 judged(#{received := Received, missing := 0, twice := 0, closed := 0} = Figures, Received,
        #{cpu := Cpu} = More) ->
-    {ok, maps:merge(Figures, More#{cpu_us => Cpu / 1000 / Received})};
+    Each = Cpu / 1000 / Received,
+    {ok, Each, maps:merge(Figures, More#{cpu_us => Each})};
 judged(#{received := Received, missing := Missing, twice := Twice, closed := Closed}, Expected,
        _) ->
     {error, text("~b of ~b messages came, ~b were left out, ~b came twice or late, "

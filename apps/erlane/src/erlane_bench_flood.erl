@@ -129,10 +129,13 @@ one_case(#{title := Title, main := Main} = Case, Started, Settings, Config) ->
                                   Started, variants(Case)),
     {#{title => Title, main => Main, rows => lists:append(Rows)}, Left}.
 
-variant(#{group := Group} = Case, Started, #{rounds := Rounds} = Settings, Config) ->
+variant(#{group := Group, main := Main} = Case, Started, Settings, Config) ->
+    #{rounds := Rounds, round_ms := Ms} = Settings,
     Runners = [ready(runner(Name, State, Case), Case) || {Name, State} <- Started,
                                                    not lists:member(Name, maps:get(out, Case, []))],
-    Done = [released(traced(R, Case, Config)) || R <- rounds(1, Rounds, Runners, Case, Settings)],
+    Measured = erlane_bench_turns:rounds(Rounds, [Group, atom_to_list(Main)],
+                                         fun(R) -> measure(R, Main, Ms) end, Runners),
+    Done = [released(traced(R, Case, Config)) || R <- Measured],
     %% Who failed may be busy with it for long, and is not asked again.
     Failed = [{Name, {failed, Why}} || #{name := Name, status := <<"failed: ", Why/binary>>,
                                          cluster := Cluster} <- Done,
@@ -150,13 +153,9 @@ variants(Case) ->
     [Case#{group => <<>>}].
 
 runner(Name, {ok, Cluster}, Case) ->
-    #{name => Name, rounds => [], status => ok, cluster => among(Cluster, Case)};
-runner(Name, {unavailable, <<"not installed", _/binary>> = Why}, _) ->
-    #{name => Name, rounds => [], status => Why};
-runner(Name, {unavailable, Why}, _) ->
-    #{name => Name, rounds => [], status => <<"not available: ", Why/binary>>};
-runner(Name, {failed, Why}, _) ->
-    #{name => Name, rounds => [], status => <<"failed: ", Why/binary>>}.
+    erlane_bench_turns:runner(Name, {ok, #{cluster => among(Cluster, Case)}});
+runner(Name, Without, _) ->
+    erlane_bench_turns:runner(Name, Without).
 
 among(#{nodes := Nodes} = Cluster, #{fars := Fars}) ->
     Cluster#{nodes := lists:sublist(Nodes, Fars)};
@@ -166,7 +165,7 @@ among(Cluster, _) ->
 ready(#{status := ok, cluster := Cluster} = Runner, Case) ->
     case prepare(Cluster, Case) of
         ok -> Runner;
-        {error, Why} -> Runner#{status := <<"failed: ", Why/binary>>}
+        {error, Why} -> erlane_bench_turns:fail(Why, Runner)
     end;
 ready(Runner, _) ->
     Runner.
@@ -181,36 +180,23 @@ prepare(#{nodes := Nodes, way := Way} = Cluster, #{load := Load, spec := Spec}) 
 released(#{status := ok, cluster := Cluster} = Runner) ->
     case erlane_bench_flood_vms:ask(Cluster, release, ?PREPARE_MS) of
         {ok, ok} -> Runner;
-        {error, Why} -> Runner#{status := <<"failed: ", Why/binary>>}
+        {error, Why} -> erlane_bench_turns:fail(Why, Runner)
     end;
 released(Runner) ->
     Runner.
 
-rounds(I, Rounds, Runners, _, _) when I > Rounds ->
-    Runners;
-rounds(I, Rounds, Runners, #{main := Main, group := Group} = Case, Settings) ->
-    progress("  ~tsround ~b of ~b, ~ts:", [Group, I, Rounds, Main]),
-    Next = [one_round(R, Main, Settings) || R <- Runners],
-    progress("~n", []),
-    rounds(I + 1, Rounds, Next, Case, Settings).
-
-one_round(#{status := ok, name := Name, cluster := Cluster, rounds := Done} = Runner, Main,
-          #{round_ms := Ms}) ->
+measure(#{cluster := Cluster}, Main, Ms) ->
     {Near, Far} = erlane_bench_flood_vms:cpu_ns(Cluster),
     case erlane_bench_flood_vms:ask(Cluster, {go, #{ms => Ms}}, Ms + ?ROUND_MS) of
         {ok, Result} ->
             {NearAfter, FarAfter} = erlane_bench_flood_vms:cpu_ns(Cluster),
-            Round = measure(Result, NearAfter - Near, FarAfter - Far),
-            progress(" ~ts ~.2f", [Name, float(maps:get(Main, Round))]),
-            Runner#{rounds := Done ++ [Round]};
+            #{Main := Figure} = Round = figures(Result, NearAfter - Near, FarAfter - Far),
+            {ok, Figure, Round};
         {error, Why} ->
-            progress(" ~ts failed", [Name]),
-            Runner#{status := <<"failed: ", Why/binary>>}
-    end;
-one_round(Runner, _, _) ->
-    Runner.
+            {error, Why}
+    end.
 
-measure(#{count := Count, ns := Ns} = Result, Near, Far) ->
+figures(#{count := Count, ns := Ns} = Result, Near, Far) ->
     PerSecond = Count * 1.0e9 / Ns,
     Result#{rate => PerSecond, krate => PerSecond / 1000, per_minute => PerSecond * 60,
             cpu_us => (Near + Far) / 1000 / Count,
@@ -237,9 +223,9 @@ traced(#{status := ok, name := Name, cluster := Cluster, rounds := Rounds} = Run
 traced(Runner, _, _) ->
     Runner.
 
-row(#{name := Name, status := Status, rounds := Rounds}, Group) ->
-    #{name => <<Group/binary, (list_to_binary(Name))/binary>>, group => Group,
-      contestant => list_to_binary(Name), status => Status, rounds => Rounds}.
+row(Runner, Group) ->
+    #{name := Name} = Row = erlane_bench_turns:row(Runner),
+    Row#{name := <<Group/binary, Name/binary>>, group => Group, contestant => Name}.
 
 text(Format, Args) ->
     unicode:characters_to_binary(io_lib:format(Format, Args)).

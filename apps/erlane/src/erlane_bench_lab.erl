@@ -51,21 +51,19 @@ idle_sizes(#{connections := [Wanted | _]}) ->
 
 row(Name, Kind, Config, Measure) ->
     progress("  ~ts~n", [Name]),
-    Row = #{name => list_to_binary(Name), status => ok, rounds => []},
-    case erlane_bench_contestant:start(Name, Kind, Config#{buffer => ?BUFFER}) of
-        {ok, Running} ->
-            try Measure(Running) of
-                {ok, Round} -> Row#{rounds := [Round]};
-                {error, Why} -> Row#{status := <<"failed: ", Why/binary>>};
-                {unavailable, Why} -> Row#{status := <<"not available: ", Why/binary>>}
-            after
-                erlane_bench_contestant:stop(Running)
-            end;
-        {missing, Packages} ->
-            Row#{status := <<"not installed: apt-get install ", Packages/binary>>};
-        {_, Why} ->
-            Row#{status := <<"failed: does not start: ", Why/binary>>}
-    end.
+    Found = case erlane_bench_contestant:start(Name, Kind, Config#{buffer => ?BUFFER}) of
+                {ok, Running} ->
+                    try Measure(Running)
+                    after erlane_bench_contestant:stop(Running)
+                    end;
+                Without -> Without
+            end,
+    #{name => list_to_binary(Name), rounds => [Round || {ok, Round} <- [Found]],
+      status => case Found of
+                    {ok, _} -> ok;
+                    {error, Text} -> erlane_bench_turns:status({failed, Text});
+                    Why -> erlane_bench_turns:status(Why)
+                end}.
 
 %%
 %% Idle

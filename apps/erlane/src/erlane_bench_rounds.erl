@@ -9,11 +9,6 @@
 
 -export([run/3]).
 
--export_type([measure/0]).
-
--type measure() :: #{atom() => number()}.
--type row() :: #{name := binary(), status := ok | binary(), rounds := [measure()]}.
-
 %% Larger than any packet of these runs, so that no contestant cuts them up.
 -define(LARGE_BUFFER, 65536).
 -define(CONNECT_MS, 60000).
@@ -118,12 +113,14 @@ checked(Started, _Group) ->
 
 one_case(#{title := Title, defaults := Defaults} = Case, Started, Settings, Config) ->
     progress("~ts~n", [Title]),
-    #{rounds := Rounds, asked := Asked} = Settings,
+    #{rounds := Rounds, round_ms := Ms, asked := Asked} = Settings,
     Runners = [connect(Name, Start, Case, Config)
                || {Name, Start} <- Started, takes_part(Name, Case),
                   Defaults orelse Asked orelse string:find(Name, "-defaults") =:= nomatch],
     try
-        #{title => Title, rows => [row(R) || R <- rounds(1, Rounds, Runners, Case, Settings)]}
+        Done = erlane_bench_turns:rounds(Rounds, element(2, shown(Case)),
+                                         fun(R) -> measure(R, Case, Ms) end, Runners),
+        #{title => Title, rows => [erlane_bench_turns:row(without_errors(R)) || R <- Done]}
     after
         _ = [erlane_bench_os:stop(Load) || #{load := Load} <- Runners]
     end.
@@ -131,37 +128,21 @@ one_case(#{title := Title, defaults := Defaults} = Case, Started, Settings, Conf
 takes_part(Name, #{among := Names}) -> lists:member(Name, Names);
 takes_part(_, _) -> true.
 
-%% A runner that has a status other than ok takes part no more.
-connect(Name, {ok, Running}, #{mode := Mode, connections := N, extra := Extra}, Config) ->
-    #{port := Port} = Running,
+connect(Name, {ok, #{port := Port} = Running}, #{mode := Mode, connections := N} = Case, Config) ->
     #{load_core := Core} = Config,
     {ok, Exe} = erlane_bench_contestant:peer("load", Config),
-    Args = [Mode, "127.0.0.1", integer_to_list(Port), "-i", "-c", integer_to_list(N) | Extra],
+    Args = [Mode, "127.0.0.1", integer_to_list(Port), "-i", "-c", integer_to_list(N)
+            | maps:get(extra, Case)],
     Load = erlane_bench_os:start(Exe, Args, Core),
-    Runner = #{name => Name, server => Running, load => Load, status => ok, rounds => []},
+    Runner = erlane_bench_turns:runner(Name, {ok, #{server => Running, load => Load}}),
     case erlane_bench_os:await(Load, <<"ready ">>, ?CONNECT_MS) of
         {ok, _} -> Runner;
-        {error, Why} -> Runner#{status := <<"failed: ", Why/binary>>}
+        {error, Why} -> erlane_bench_turns:fail(Why, Runner)
     end;
-connect(Name, {missing, Packages}, _Case, _Config) ->
-    #{name => Name, rounds => [],
-      status => <<"not installed: apt-get install ", Packages/binary>>};
-connect(Name, {unavailable, Why}, _Case, _Config) ->
-    #{name => Name, rounds => [], status => <<"not available: ", Why/binary>>};
-connect(Name, {failed, Why}, _Case, _Config) ->
-    #{name => Name, rounds => [], status => <<"failed: does not start: ", Why/binary>>}.
+connect(Name, Without, _, _) ->
+    erlane_bench_turns:runner(Name, Without).
 
-rounds(I, Rounds, Runners, _Case, _Settings) when I > Rounds ->
-    Runners;
-rounds(I, Rounds, Runners, Case, Settings) ->
-    progress("  round ~b of ~b, ~ts:", [I, Rounds, element(2, shown(Case))]),
-    Next = [one_round(R, Case, Settings) || R <- Runners],
-    progress("~n", []),
-    rounds(I + 1, Rounds, Next, Case, Settings).
-
-one_round(#{status := ok, server := Server, load := Load, name := Name, rounds := Done} = Runner,
-          #{busy := Busy} = Case, #{round_ms := Ms}) ->
-    #{program := Program} = Server,
+measure(#{server := #{program := Program}, load := Load}, #{busy := Busy} = Case, Ms) ->
     _ = busy(Program, Busy),
     Before = erlane_bench_os:cpu_ns(Program),
     Answer = erlane_bench_os:ask(Load, integer_to_list(Ms), <<"{">>, Ms + 20000),
@@ -169,19 +150,16 @@ one_round(#{status := ok, server := Server, load := Load, name := Name, rounds :
     After = erlane_bench_os:cpu_ns(Program),
     _ = busy(Program, -Busy),
     case Answer of
-        {ok, _} when After < Before ->
-            progress(" ~ts ended", [Name]),
-            Runner#{status := <<"failed: the server ended">>};
-        {ok, Json} ->
-            Measure = measure(Json, After - Before, Busy),
-            show(Name, element(1, shown(Case)), Measure),
-            Runner#{rounds := Done ++ [Measure], status := status(Measure)};
-        {error, Why} ->
-            progress(" ~ts failed", [Name]),
-            Runner#{status := <<"failed: ", Why/binary>>}
-    end;
-one_round(Runner, _Case, _Settings) ->
-    Runner.
+        {ok, _} when After < Before -> {error, <<"the server ended">>};
+        {ok, Json} -> figures(read(Json), After - Before, Case);
+        {error, Why} -> {error, Why}
+    end.
+
+figures(#{requests := 0}, _, _) ->
+    {error, <<"no request was answered">>};
+figures(Figures, CpuNs, #{busy := Busy} = Case) ->
+    Round = with_cpu(Figures, CpuNs, Busy),
+    {ok, maps:get(element(1, shown(Case)), Round, none), Round}.
 
 %% CPU-bound processes run only in the round of their server: they would slow the others.
 busy(_Program, 0) ->
@@ -189,10 +167,10 @@ busy(_Program, 0) ->
 busy(Program, N) ->
     erlane_bench_os:ask(Program, ["busy ", integer_to_list(max(0, N))], <<"busy ">>, 10000).
 
-measure(Json, CpuNs, Busy) ->
+read(Json) ->
     {match, Fields} = re:run(Json, "\"(\\w+)\":([0-9.]+)",
                              [global, {capture, all_but_first, binary}]),
-    with_cpu(maps:from_list([{key(K), number(V)} || [K, V] <- Fields]), CpuNs, Busy).
+    maps:from_list([{key(K), number(V)} || [K, V] <- Fields]).
 
 key(<<"requests">>) -> requests;
 key(<<"errors">>) -> errors;
@@ -203,7 +181,7 @@ key(<<"p99_us">>) -> p99_us;
 key(<<"max_us">>) -> max_us.
 
 %% CPU-bound processes take all that is left: no figure of the requests then.
-with_cpu(#{requests := N} = Map, CpuNs, 0) when N > 0 -> Map#{cpu_us => CpuNs / 1000 / N};
+with_cpu(#{requests := N} = Map, CpuNs, 0) -> Map#{cpu_us => CpuNs / 1000 / N};
 with_cpu(Map, _CpuNs, _Busy) -> Map.
 
 number(Text) ->
@@ -212,26 +190,16 @@ number(Text) ->
         _ -> binary_to_float(Text)
     end.
 
-status(#{requests := 0}) -> <<"failed: no request was answered">>;
-status(_) -> ok.
-
 shown(#{mode := "rate"}) -> {p99_us, "p99 in us"};
 shown(_) -> {cpu_us, "us of CPU"}.
 
-show(Name, Metric, Measure) ->
-    case Measure of
-        #{Metric := V} -> progress(" ~ts ~.2f", [Name, float(V)]);
-        _ -> progress(" ~ts -", [Name])
-    end.
-
--spec row(map()) -> row().
-row(#{name := Name, status := Status, rounds := Rounds}) ->
-    Errors = lists:sum([E || #{errors := E} <- Rounds]),
-    #{name => list_to_binary(Name), rounds => Rounds,
-      status => case Status of
-                    ok when Errors > 0 -> text("failed: ~b errors", [Errors]);
-                    _ -> Status
-                end}.
+without_errors(#{rounds := Rounds, status := ok} = Runner) ->
+    case lists:sum([E || #{errors := E} <- Rounds]) of
+        0 -> Runner;
+        Errors -> erlane_bench_turns:fail(text("~b errors", [Errors]), Runner)
+    end;
+without_errors(Runner) ->
+    Runner.
 
 text(Format, Args) ->
     unicode:characters_to_binary(io_lib:format(Format, Args)).
