@@ -9,7 +9,8 @@
          late_message_is_waited_for/1, late_call_is_answered/1, follows_schedulers/1,
          shard_crashes/1, crash_frees_those_who_wait/1, crash_of_the_set/1, supervised/1,
          pinned/1, hot_report/1, counts_messages/1, buffer_by_count/1,
-         buffer_when_nothing_waits/1, buffer_by_age/1, buffer_of_the_dead/1, moving/1]).
+         buffer_when_nothing_waits/1, buffer_by_age/1, buffer_of_the_dead/1, buffer_of_many_keys/1,
+         moving/1]).
 
 -include_lib("stdlib/include/assert.hrl").
 
@@ -24,7 +25,7 @@ all() ->
      follows_schedulers, shard_crashes,
      crash_frees_those_who_wait, crash_of_the_set, supervised, pinned, hot_report,
      counts_messages, buffer_by_count, buffer_when_nothing_waits, buffer_by_age,
-     buffer_of_the_dead, moving].
+     buffer_of_the_dead, buffer_of_many_keys, moving].
 
 init_per_suite(Config) ->
     {ok, _} = application:ensure_all_started(erlane_shard),
@@ -419,6 +420,20 @@ buffer_of_the_dead(_) ->
                                    [a, a, a, a, a])
                end),
     until(fun() -> erlane_shard:get(?SET, a) =:= {ok, 3} end).
+
+%% Keys and numbers of all sizes, over several fillings: nothing is lost, nothing wraps.
+buffer_of_many_keys(_) ->
+    start(#{}),
+    Numbers = {1, -1, 0, 7, 1 bsl 41, 1 bsl 42, -(1 bsl 42), 1 bsl 43, -(1 bsl 70)},
+    Adds = [{I * I rem Keys, element(I rem tuple_size(Numbers) + 1, Numbers)}
+            || Keys <- [1, 5, 40, 700, 3000, 40], I <- lists:seq(1, 2000)],
+    B = lists:foldl(fun({K, N}, Acc) -> erlane_shard_buffer:add(Acc, K, N) end,
+                    erlane_shard_buffer:new(?SET, #{max_adds => 1700}), Adds),
+    _ = erlane_shard_buffer:flush(B),
+    Sums = lists:foldl(fun({K, N}, Acc) ->
+                               maps:update_with(K, fun(Sum) -> Sum + N end, N, Acc)
+                       end, #{}, Adds),
+    ?assertEqual(Sums, erlane_shard:snapshot(?SET)).
 
 moving(_) ->
     ?assert(proper:quickcheck(prop_erlane_shard:prop_moving(), [{numtests, 150}, {to_file, user}])).
