@@ -99,6 +99,7 @@ driver(Owner, #{way := Way, count := Count} = Spec) ->
     Context = Spec#{latches => Latches, driver => Driver, scope => Scope},
     Pids = [spawn_link(fun() -> receiver(I, Context) end) || I <- lists:seq(1, Count)],
     lists:foreach(fun(_) -> receive ready -> ok end end, Pids),
+    _ = [ok = grouped(Pids, Context) || Way =:= pg],
     Publish = publisher(Way, Pids, Context),
     true = erlang:garbage_collect(),
     Owner ! {self(), ready},
@@ -180,6 +181,13 @@ publisher(_Ours, _, #{topics := Topics, scope := Scope}) ->
        (Topic, Message) -> Fanout:publish_local(element(Topic, Cold), Message)
     end.
 
+%% All members of a group at once: one after the other each costs as much as there are before it.
+grouped(Pids, #{scope := Scope} = Context) ->
+    ok = pg:join(Scope, hot, Pids),
+    Cold = tuple_to_list(cold(Pids, Context)),
+    lists:foreach(fun({Topic, Members}) -> ok = pg:join(Scope, Topic, Members) end,
+                  numbered(Cold)).
+
 cold(Pids, #{topics := Topics, each := Each}) ->
     All = list_to_tuple(Pids),
     list_to_tuple([[element((T - 1) * Each + I, All) || I <- lists:seq(1, Each)]
@@ -213,9 +221,7 @@ receiver(I, #{way := Way, driver := Driver, latches := {Hot, Cold}} = Context) -
     Driver ! ready,
     receiving(Way, Subs, {{Hot, Group, Driver, hot}, {Cold, Group, Driver, cold}}).
 
-subscribed(pg, Topic, #{scope := Scope}) ->
-    pg:join(Scope, Topic, self());
-subscribed(Way, _, _) when Way =:= loop; Way =:= helpers ->
+subscribed(Way, _, _) when Way =:= loop; Way =:= pg; Way =:= helpers ->
     none;
 subscribed(Way, Topic, #{scope := Scope}) ->
     Fanout = erlane_fanout,
