@@ -1,7 +1,8 @@
 %% SPDX-License-Identifier: Apache-2.0
 %% Three nodes with publishers and with subscribers of every mode and policy, of which some are
-%% killed at random: subscribers, publishers, lanes, and the third node as a whole. The seed
-%% decides what happens and when, though not what the nodes do meanwhile.
+%% killed at random: subscribers, publishers, lanes, and the third node as a whole, which also
+%% stands still now and then. The seed decides what happens and when, though not what the nodes do
+%% meanwhile.
 -module(fan_chaos).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -14,6 +15,8 @@
 -define(LIMIT, 50000).
 -define(SETTLE_MS, 60000).
 -define(PUBLISHERS, 3).
+%% What comes meanwhile fits into the lanes of the router.
+-define(FREEZE_MS, 1000).
 %% A node has less than so much more memory at the end.
 -define(GROWTH, 30000000).
 
@@ -53,7 +56,8 @@ populate(Id, S) ->
 specs() ->
     [A | _] = ?TOPICS,
     Push = #{filter => A, opts => #{}},
-    [Push, Push#{filter := <<"chaos/+">>}, Push#{filter := <<"#">>, opts := #{limit => infinity}}]
+    [Push, Push#{filter := <<"chaos/+">>}, Push#{filter := <<"#">>, opts := #{limit => infinity}},
+     #{filter => A, lazy => 20, opts => #{limit => ?LIMIT, policy => block}}]
         ++ [#{filter => Filter, lazy => 200, opts => #{limit => ?LIMIT, policy => Policy}}
             || Filter <- [A, <<"chaos/#">>],
                Policy <- [drop_oldest, drop_newest, {conflate, fun fan_node:key/1}, disconnect]]
@@ -84,7 +88,7 @@ loop(#{until := Until, rand := R0} = S) ->
 
 act(#{rand := R0} = S) ->
     {What, R1} = pick([subscriber, subscriber, subscriber, again, again, publisher, publisher,
-                       lane, lane, look, node], R0),
+                       lane, lane, look, node, freeze], R0),
     count(What, act(What, S#{rand := R1})).
 
 act(subscriber, #{subs := Subs, rand := R0} = S) ->
@@ -107,6 +111,12 @@ act(lane, #{rand := R0} = S) ->
 act(look, S) ->
     ok = look(S),
     S;
+act(freeze, #{nodes := #{?MORTAL := Node}, rand := R0} = S) ->
+    {Ms, R1} = rand:uniform_s(?FREEZE_MS, R0),
+    ok = router_nodes:freeze(Node),
+    receive after Ms -> ok end,
+    ok = router_nodes:thaw(Node),
+    S#{rand := R1};
 act(node, #{nodes := Nodes, subs := Subs, pubs := Pubs} = S) ->
     #{?MORTAL := Node} = Nodes,
     ok = router_nodes:kill(Node),
