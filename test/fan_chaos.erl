@@ -133,10 +133,15 @@ look(#{subs := Subs} = S) ->
          #{errors := Errors, opts := Opts, filter := Filter} = call(Id, fan_node, report, [Pid], S),
          case Errors of
              [] -> ok;
-             _ -> error({Id, Filter, Opts, Errors})
+             _ -> error({Id, Filter, Opts, Errors, losses(S)})
          end
      end || {Id, Pid, _} <- Subs],
     ok.
+
+%% Where else something may have been lost.
+losses(S) ->
+    [{Id, [R || #{refused := R} <- maps:values(call(Id, erlane_fanout, info, [], S))],
+      call(Id, erlane_router, info, [], S)} || Id <- ?IDS].
 
 %% The end
 

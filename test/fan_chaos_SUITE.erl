@@ -29,8 +29,9 @@ end_per_testcase(_, _) ->
 %% another; at the end everybody gets everything again, and nothing of the dead is left.
 chaos(_) ->
     Seed = number("FAN_CHAOS_SEED", erlang:system_time(second)),
+    ct:pal("FAN_CHAOS_SEED=~b", [Seed]),
     Done = fan_chaos:run(#{seconds => number("FAN_CHAOS", ?SECONDS), seed => Seed}),
-    ct:pal("FAN_CHAOS_SEED=~b: ~0p", [Seed, Done]).
+    ct:pal("~0p", [Done]).
 
 number(Name, Default) ->
     case os:getenv(Name) of

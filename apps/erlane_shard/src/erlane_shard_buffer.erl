@@ -39,9 +39,9 @@
 -define(FEW, 32).
 -define(KEPT, 1024).
 
-%% @doc An empty buffer for the set of this name. `max_adds': additions after which it leaves, 10000;
-%% `max_age': milliseconds after which it asks to be flushed, 0 for as soon as nothing more waits,
-%% or `infinity' for never. Raises `{Key, unknown_option | {badarg, Value}}'.
+%% @doc An empty buffer for the set of this name. `max_adds': additions after which it leaves,
+%% 10000; `max_age': milliseconds after which it asks to be flushed, 0 for as soon as nothing more
+%% waits, or `infinity' for never. Raises `{Key, unknown_option | {badarg, Value}}'.
 -spec new(Name :: atom(), options()) -> buffer().
 new(Name, Options) when is_atom(Name), is_map(Options) ->
     _ = maps:foreach(fun check/2, Options),
