@@ -1,8 +1,7 @@
 %% SPDX-License-Identifier: Apache-2.0
 %% Three nodes with publishers and with subscribers of every mode and policy, of which some are
-%% killed at random: subscribers, publishers, lanes, and the third node as a whole, which also
-%% stands still now and then. The seed decides what happens and when, though not what the nodes do
-%% meanwhile.
+%% killed at random: subscribers, publishers, lanes, and the third node as a whole. The seed
+%% decides what happens and when, though not what the nodes do meanwhile.
 -module(fan_chaos).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -20,13 +19,15 @@
 %% A node has less than so much more memory at the end.
 -define(GROWTH, 30000000).
 
-%% Options: seconds, seed. What was done, how often.
--spec run(#{seconds := pos_integer(), seed := integer()}) -> #{atom() => pos_integer()}.
-run(#{seconds := Seconds, seed := Seed}) ->
+%% Options: seconds, seed, and whether the third node stands still now and then, and subscribers
+%% hold publishers up. What was done, how often.
+-spec run(#{seconds := pos_integer(), seed := integer(), hard := boolean()}) ->
+          #{atom() => pos_integer()}.
+run(#{seconds := Seconds, seed := Seed, hard := Hard}) ->
     Nodes = maps:from_list([{Id, boot(router_nodes:start(list_to_atom("f" ++ integer_to_list(Id)),
                                                          #{}))} || Id <- ?IDS]),
     S0 = #{nodes => Nodes, subs => [], pubs => [], rand => rand:seed_s(exsss, Seed),
-           done => #{}, until => now_ms() + Seconds * 1000},
+           done => #{}, hard => Hard, until => now_ms() + Seconds * 1000},
     ok = meet(S0),
     Before = memory(S0),
     S1 = lists:foldl(fun populate/2, S0, ?IDS),
@@ -49,15 +50,16 @@ meet(#{nodes := Nodes} = S) ->
     ok.
 
 populate(Id, S) ->
-    S1 = lists:foldl(fun(Spec, Acc) -> subscriber(Id, Spec, Acc) end, S, specs()),
+    S1 = lists:foldl(fun(Spec, Acc) -> subscriber(Id, Spec, Acc) end, S, specs(S)),
     lists:foldl(fun(_, Acc) -> publisher(Id, Acc) end, S1, lists:seq(1, ?PUBLISHERS)).
 
 %% Who is lazy is over its limit now and then.
-specs() ->
+specs(#{hard := Hard}) ->
     [A | _] = ?TOPICS,
     Push = #{filter => A, opts => #{}},
-    [Push, Push#{filter := <<"chaos/+">>}, Push#{filter := <<"#">>, opts := #{limit => infinity}},
-     #{filter => A, lazy => 20, opts => #{limit => ?LIMIT, policy => block}}]
+    [#{filter => A, lazy => 20, opts => #{limit => ?LIMIT, policy => block}} || Hard]
+        ++ [Push, Push#{filter := <<"chaos/+">>},
+            Push#{filter := <<"#">>, opts := #{limit => infinity}}]
         ++ [#{filter => Filter, lazy => 200, opts => #{limit => ?LIMIT, policy => Policy}}
             || Filter <- [A, <<"chaos/#">>],
                Policy <- [drop_oldest, drop_newest, {conflate, fun fan_node:key/1}, disconnect]]
@@ -86,9 +88,9 @@ loop(#{until := Until, rand := R0} = S) ->
         false -> S
     end.
 
-act(#{rand := R0} = S) ->
+act(#{rand := R0, hard := Hard} = S) ->
     {What, R1} = pick([subscriber, subscriber, subscriber, again, again, publisher, publisher,
-                       lane, lane, look, node, freeze], R0),
+                       lane, lane, look, node] ++ [freeze || Hard], R0),
     count(What, act(What, S#{rand := R1})).
 
 act(subscriber, #{subs := Subs, rand := R0} = S) ->
