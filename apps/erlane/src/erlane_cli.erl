@@ -34,6 +34,7 @@ command(["proxy" | Args]) -> erlane_cli_proxy:run(Args);
 command(["serve" | Args]) -> erlane_cli_serve:run(Args);
 command(["demo" | Args]) -> erlane_cli_demo:run(Args);
 command(["top" | Args]) -> erlane_cli_top:run(Args);
+command(["profile" | Args]) -> erlane_cli_profile:run(Args);
 command(["dist" | Args]) -> erlane_cli_dist:run(Args);
 command(["bench" | Args]) -> erlane_bench:main(Args), 0;
 command(["help"]) -> io:put_chars(help()), 0;
@@ -41,6 +42,7 @@ command(["help", "proxy"]) -> io:put_chars(erlane_cli_proxy:help()), 0;
 command(["help", "serve"]) -> io:put_chars(erlane_cli_serve:help()), 0;
 command(["help", "demo"]) -> io:put_chars(erlane_cli_demo:help()), 0;
 command(["help", "top"]) -> io:put_chars(erlane_cli_top:help()), 0;
+command(["help", "profile"]) -> io:put_chars(erlane_cli_profile:help()), 0;
 command(["help", "dist"]) -> io:put_chars(erlane_cli_dist:help()), 0;
 command(["help", "bench"]) -> command(["bench", "--help"]);
 command(["help", Other | _]) -> unknown(Other);
@@ -68,6 +70,7 @@ help() ->
     "  serve     a directory, or a hello, over HTTP\n"
     "  demo      an HTTP upstream, the proxy before it and a short load; stays up\n"
     "  top       look into a running node: schedulers, lanes, processes\n"
+    "  profile   what a running node does: a table, a flame graph, a file for kcachegrind\n"
     "  dist      connections between nodes: what is set in a way that costs, and mend it\n"
     "  bench     measure erlane against what else there is\n"
     "  help      this text, or that of a command: erlane help proxy\n"

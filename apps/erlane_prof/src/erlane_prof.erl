@@ -11,6 +11,7 @@
 -module(erlane_prof).
 
 -export([connect/2, attach/2, detach/1, sample/1, sample/2, process/2, view/2, format_error/1]).
+-export([run/1]).
 
 -export_type([probe/0, options/0, sample/0, view/0, error/0]).
 
@@ -20,7 +21,7 @@
                      ship => beam | forms}.
 -type sample() :: erlane_prof_probe:sample().
 -type view() :: erlane_prof_view:view().
--type error() :: erlane_prof_attach:error().
+-type error() :: erlane_prof_run:error().
 
 -define(ANSWER_MS, 5000).
 
@@ -84,7 +85,23 @@ view(Before, After) ->
 %% @doc An error as a sentence.
 -spec format_error(error() | ended) -> string().
 format_error(Reason) ->
-    erlane_prof_attach:format_error(Reason).
+    erlane_prof_run:format_error(Reason).
+
+%% @doc Takes a profile of a node, and answers when it is done and all is as it was before.
+%%
+%% `mode' is `sample' (what processes do and what they wait for). `for' is how long, in
+%% milliseconds, `events' how many samples at most; both are required. `node' is this one unless
+%% another is named, to which {@link connect/2} comes first. `hz' (100) is how often it looks, and
+%% `depth' (64) how many frames a stack may have. `procs' are the processes, by pid or registered
+%% name. `progress' is called twice a second with what there is, and may answer `stop'.
+%%
+%% It ends early, with what it has, when the node's run queues are long three seconds running,
+%% when the agent has used its 64 MB, or the connection is lost; `notes' say so. If the caller
+%% ends, nothing stays on the node.
+-spec run(erlane_prof_run:options()) ->
+          {ok, erlane_prof_profile:profile()} | {error, error()}.
+run(Options) ->
+    erlane_prof_run:run(Options).
 
 %% The alias goes with the monitor: an answer that comes too late is dropped.
 ask({?MODULE, Node, Worker}, Request) ->

@@ -2,7 +2,7 @@
 %% @doc The way to another node: the connection, and the probe there.
 -module(erlane_prof_attach).
 
--export([connect/2, attach/2, format_error/1]).
+-export([connect/2, attach/2, attach/3, format_error/1]).
 
 -export_type([error/0]).
 
@@ -10,11 +10,11 @@
                | {no_epmd, string()} | {unknown, node(), Known :: [string()]}
                | {refused, node()} | {gone, node(), term()} | {timeout, node()}
                | {load, node(), term()} | {no_compiler, node(), Release :: string()}
-               | {exception, term(), term()} | no_source | ended.
+               | {exception, term(), term()} | {declined, node(), unicode:chardata()}
+               | no_source | ended.
 
--define(PROBE, erlane_prof_probe).
-%% What goes to the other node.
--define(MODULES, [?PROBE, erlane_prof_walk]).
+%% What goes to the other node to look at it.
+-define(MODULES, [erlane_prof_probe, erlane_prof_walk]).
 -define(CALL_MS, 15000).
 %% Names of the modules on other nodes: few, because a name stays in the table of atoms.
 -define(NAMES, 64).
@@ -97,19 +97,24 @@ why_not(Node, Name, Host) ->
 
 %% @doc See erlane_prof:attach/2; the pid is that of the probe's worker.
 -spec attach(node(), erlane_prof:options()) -> {ok, pid()} | {error, error()}.
-attach(Node, Options) when Node =:= node() ->
-    case ?PROBE:start(self(), maps:remove(ship, Options)) of
-        {ok, Worker} -> {ok, Worker};
+attach(Node, Options) ->
+    attach(Node, ?MODULES, Options).
+
+%% @doc Brings modules to a node and calls `start(Caller, Options)' of the first of them, which
+%% answers `{ok, pid()}'. It gets the option `unload', what it has to remove when it ends, if they
+%% are not the node's own. All must do with kernel, stdlib and each other.
+-spec attach(node(), [module(), ...], map()) -> {ok, pid()} | {error, error()}.
+attach(Node, [First | _], Options) when Node =:= node() ->
+    case First:start(self(), maps:remove(ship, Options)) of
+        {ok, Pid} -> {ok, Pid};
+        {error, {declined, Node, _} = Reason} -> {error, Reason};
         {error, Reason} -> {error, {gone, Node, Reason}}
     end;
-attach(Node, Options) ->
-    case source() of
-        {ok, Sources} -> ship(Node, Sources, Options, ?TRIES);
+attach(Node, Modules, Options) ->
+    case source(Modules, []) of
+        {ok, Sources} -> ship(Node, Modules, Sources, Options, ?TRIES);
         Error -> Error
     end.
-
-source() ->
-    source(?MODULES, []).
 
 source([Module | Modules], Sources) ->
     case code:get_object_code(Module) of
@@ -128,19 +133,19 @@ source([], Sources) ->
 
 %% Under names of their own, so that neither a probe that belongs to the node itself nor that of
 %% another visitor is replaced, and then purged with ours.
-ship(Node, _Sources, _Options, 0) ->
+ship(Node, _Modules, _Sources, _Options, 0) ->
     {error, {load, Node, taken}};
-ship(Node, Sources, Options, Tries) ->
+ship(Node, Modules, Sources, Options, Tries) ->
     N = integer_to_list(erlang:phash2(unique(), ?NAMES)),
-    Names = [list_to_atom(atom_to_list(Module) ++ "_" ++ N) || Module <- ?MODULES],
-    Named = rename(Sources, maps:from_list(lists:zip(?MODULES, Names))),
+    Names = [list_to_atom(atom_to_list(Module) ++ "_" ++ N) || Module <- Modules],
+    Named = rename(Sources, maps:from_list(lists:zip(Modules, Names))),
     Answer = case Options of
                  #{ship := forms} -> as_forms(Node, Names, Named, Options);
                  _ -> as_code(Node, Names, Named, Options)
              end,
     case Answer of
         {ok, Worker} when is_pid(Worker) -> {ok, Worker};
-        taken -> ship(Node, Sources, Options, Tries - 1);
+        taken -> ship(Node, Modules, Sources, Options, Tries - 1);
         {error, Reason} -> {error, Reason}
     end.
 
@@ -233,6 +238,8 @@ format_error({no_compiler, Node, Release}) ->
       [Node, Release, Release]);
 format_error({load, Node, Reason}) ->
     f("~ts does not load the probe: ~0tp", [Node, Reason]);
+format_error({declined, Node, Why}) ->
+    f("~ts: ~ts", [Node, Why]);
 format_error(no_source) ->
     "the probe was built without debug_info, and cannot be sent";
 format_error(ended) ->

@@ -86,13 +86,13 @@ guard(Caller, Options, Starter) ->
     receive {'DOWN', End, process, Worker, _} -> ok end,
     leave(Options).
 
-%% The code becomes old, which does not hinder us; purging it would end us, so another process
-%% does it, which runs code of kernel.
+%% The code becomes old, which does not hinder us; purging it ends us, so another process does
+%% that, which runs code of the node's, and when all of it is old.
 leave(Options) ->
-    lists:foreach(fun(Module) ->
-                          _ = code:delete(Module),
-                          spawn(code, purge, [Module])
-                  end, maps:get(unload, Options, [])).
+    Modules = maps:get(unload, Options, []),
+    _ = [code:delete(Module) || Module <- Modules],
+    _ = spawn(lists, foreach, [fun code:purge/1, Modules]),
+    ok.
 
 %% As proc_lib:set_label/1 of OTP 27 does: whoever looks at processes sees who we are.
 label(Role) ->
