@@ -1,0 +1,335 @@
+%% SPDX-License-Identifier: Apache-2.0
+%% @doc The text of each operation on numbers, atoms, tuples and lists. Pure.
+%%
+%% No instruction promises anything (`nsw', `inbounds', fast mathematics) that the ranges of
+%% erlane_native_ir do not show.
+-module(erlane_native_emit).
+
+-export([ins/3]).
+
+-import(erlane_native_out, [add/2, add/3, def/3, use/2, int/3, low/2, float/2, bool/2, term/2,
+                            atom/2, deopt_unless/3]).
+
+%% @doc One instruction of a function whose types and plans are known.
+-spec ins(erlane_native_ssa:ins(), map(), erlane_native_out:state()) -> erlane_native_out:state().
+ins({Dst, Op, Args, Line}, #{types := Types, plans := Plans} = F, S0) ->
+    S = erlane_native_out:line(Line, S0),
+    try op(Op, Args, Dst, maps:get(Dst, Types), maps:get(Dst, Plans), F, S)
+    catch throw:{unsupported, Why} -> throw({refused, Line, Why})
+    end.
+
+op(ok, [{v, V}], Dst, _, _, _, S) ->
+    Cond = case S of
+               #{{holds, V} := C} -> C;
+               _ -> "true"
+           end,
+    def(Dst, {bool, Cond}, S);
+op(phi, _, _, _, _, _, S) ->
+    S;
+op({bif, Op}, Args, Dst, {int, _, _} = T, Plan, _, S)
+  when Op =/= trunc, Op =/= round, Op =/= floor, Op =/= ceil, Op =/= byte_size, Op =/= bit_size ->
+    {R, S1} = arith(Op, [use(A, S) || A <- Args], Plan, S),
+    result(Dst, T, Plan, R, S1);
+op({bif, Op}, Args, Dst, low, wrap, _, S) ->
+    {R, S1} = arith(Op, [use(A, S) || A <- Args], wrap, S),
+    def(Dst, {low, R}, S1);
+op({bif, Op}, Args, Dst, float, _, _, S) -> float_op(Op, [use(A, S) || A <- Args], Dst, S);
+op({float, Op}, Args, Dst, float, _, _, S) -> float_op(Op, [use(A, S) || A <- Args], Dst, S);
+op({math, F}, Args, Dst, float, _, _, S) -> math(F, [use(A, S) || A <- Args], Dst, S);
+op({bif, Op}, [A], Dst, {int, _, _}, _, _, S)
+  when Op =:= trunc; Op =:= round; Op =:= floor; Op =:= ceil ->
+    round(Op, use(A, S), Dst, S);
+op({bif, Op}, [A, B], Dst, bool, _, _, S) when Op =:= 'and'; Op =:= 'or'; Op =:= 'xor' ->
+    {X, S1} = bool(use(A, S), S),
+    {Y, S2} = bool(use(B, S), S1),
+    {R, S3} = add(value, [atom_to_list(Op), " i1 ", X, ", ", Y], S2),
+    def(Dst, {bool, R}, S3);
+op({bif, 'not'}, [A], Dst, bool, _, _, S) ->
+    {X, S1} = bool(use(A, S), S),
+    {R, S2} = add(value, ["xor i1 ", X, ", true"], S1),
+    def(Dst, {bool, R}, S2);
+op({bif, Op}, [A, B], Dst, bool, _, _, S) ->
+    {R, S1} = erlane_native_cmp:compare(Op, use(A, S), use(B, S), S),
+    def(Dst, {bool, R}, S1);
+op({bif, Test}, [A], Dst, bool, _, _, S) ->
+    {R, S1} = erlane_native_cmp:is(Test, use(A, S), S),
+    def(Dst, {bool, R}, S1);
+op(put_tuple, Args, Dst, term, _, _, S) ->
+    {T, S1} = term({tuple, [use(A, S) || A <- Args]}, S),
+    def(Dst, {term, T}, S1);
+op(put_list, [H, T], Dst, term, _, _, S) ->
+    {Head, S1} = term(use(H, S), S),
+    {Tail, S2} = term(use(T, S), S1),
+    {R, S3} = add(value, ["call i64 @enif_make_list_cell(i8* %env, i64 ", Head, ", i64 ", Tail,
+                          ")"], S2),
+    def(Dst, {term, R}, S3);
+op(is_nonempty_list, [A], Dst, bool, _, _, S) ->
+    {C, S1} = cell(use(A, S), S),
+    def(Dst, {bool, C}, S1);
+op(Op, [A], Dst, term, _, _, S) when Op =:= get_hd; Op =:= get_tl ->
+    {C, S1} = cell(use(A, S), S),
+    S2 = deopt_unless(C, "a term is not a list cell", S1),
+    {R, S3} = add(value, ["load i64, i64* ", case Op of get_hd -> "%slot"; _ -> "%slot2" end], S2),
+    def(Dst, {term, R}, S3);
+op(get_tuple_element, [A, {c, I}], Dst, term, _, _, S) ->
+    {C, S1} = elements(use(A, S), S),
+    S2 = deopt_unless(C, "a term is not a tuple", S1),
+    {N, S3} = add(value, "load i32, i32* %count", S2),
+    {Big, S4} = add(value, ["icmp sgt i32 ", N, ", ", n(I)], S3),
+    {T, S5} = element_at(I, deopt_unless(Big, "a tuple is too short", S4)),
+    def(Dst, {term, T}, S5);
+op(is_tagged_tuple, [A, {c, Size}, {c, Tag}], Dst, bool, _, _, S) when is_atom(Tag), Size > 0 ->
+    %% The first element is read only where there is one.
+    S1 = erlane_native_out:alloca(["%tag", n(Dst), "_", head(S)], "i1", S),
+    Slot = ["%tag", n(Dst), "_", head(S)],
+    {C, S2} = elements(use(A, S), add(["store i1 false, i1* ", Slot], S1)),
+    {N, S3} = add(value, "load i32, i32* %count", S2),
+    {Same, S4} = add(value, ["icmp eq i32 ", N, ", ", n(Size)], S3),
+    {Both, S5} = add(value, ["and i1 ", C, ", ", Same], S4),
+    {Yes, S6} = erlane_native_out:label(S5),
+    {Done, S7} = erlane_native_out:label(S6),
+    S8 = add(["br i1 ", Both, ", label %", Yes, ", label %", Done], S7),
+    {T, S9} = element_at(0, erlane_native_out:block(Yes, S8)),
+    {Atom, S10} = atom(Tag, S9),
+    {Eq, S11} = add(value, ["icmp eq i64 ", T, ", ", Atom], S10),
+    S12 = add(["br label %", Done], add(["store i1 ", Eq, ", i1* ", Slot], S11)),
+    {R, S13} = add(value, ["load i1, i1* ", Slot], erlane_native_out:block(Done, S12)),
+    def(Dst, {bool, R}, S13);
+op(Op, Args, Dst, Type, _, F, S) ->
+    erlane_native_bits:op(Op, Args, Dst, Type, F, S).
+
+head(#{head := H}) -> n(H).
+
+cell({term, T}, S0) ->
+    {R, S1} = add(value, ["call i32 @enif_get_list_cell(i8* %env, i64 ", T,
+                          ", i64* %slot, i64* %slot2)"], S0),
+    add(value, ["icmp ne i32 ", R, ", 0"], S1);
+cell({k, []}, S) -> {"false", S};
+cell({c, _}, S) -> {"false", S};
+cell({K, _}, S) when K =:= float; K =:= bool -> {"false", S};
+cell({int, _, _}, S) -> {"false", S};
+cell(_, _) -> throw({unsupported, "a list operation on this value"}).
+
+elements({term, T}, S0) ->
+    S = add("store i32 -1, i32* %count", S0),
+    {R, S1} = add(value, ["call i32 @enif_get_tuple(i8* %env, i64 ", T,
+                          ", i32* %count, i64** %elements)"], S),
+    add(value, ["icmp ne i32 ", R, ", 0"], S1);
+elements(_, _) -> throw({unsupported, "a tuple operation on this value"}).
+
+element_at(I, S0) ->
+    {P, S1} = add(value, "load i64*, i64** %elements", S0),
+    {E, S2} = add(value, ["getelementptr i64, i64* ", P, ", i64 ", n(I)], S1),
+    add(value, ["load i64, i64* ", E], S2).
+
+%% Integers. What comes out is as wide as the plan says.
+arith(Op, [A, B], wrap, S) when Op =:= 'bsl' ->
+    {X, S1} = low(A, S),
+    shift_left(X, B, 64, S1);
+arith(neg, [A], Plan, S) -> arith('-', [{c, 0}, A], Plan, S);
+arith('bnot', [A], wrap, S) ->
+    {X, S1} = low(A, S),
+    add(value, ["xor i64 ", X, ", -1"], S1);
+arith(Op, [A, B], wrap, S) ->
+    {X, S1} = low(A, S),
+    {Y, S2} = low(B, S1),
+    add(value, [name(Op), " i64 ", X, ", ", Y], S2);
+arith(Op, Args, {plain, M}, S) -> exact(Op, Args, M, S);
+arith(Op, Args, {checked, signed, signed}, S) when Op =:= '+'; Op =:= '-'; Op =:= '*' ->
+    [A, B] = Args,
+    {X, S1} = int(A, signed, S),
+    {Y, S2} = int(B, signed, S1),
+    {P, S3} = add(value, ["call { i64, i1 } @llvm.s", name(Op), ".with.overflow.i64(i64 ", X,
+                          ", i64 ", Y, ")"], S2),
+    {R, S4} = add(value, ["extractvalue { i64, i1 } ", P, ", 0"], S3),
+    {O, S5} = add(value, ["extractvalue { i64, i1 } ", P, ", 1"], S4),
+    {C, S6} = add(value, ["xor i1 ", O, ", true"], S5),
+    {R, deopt_unless(C, overflow(Op), S6)};
+arith('bsl', [A, B], {checked, signed, signed}, S) ->
+    {X, S1} = int(A, signed, S),
+    {N, S2} = amount(B, 64, S1),
+    {R, S3} = add(value, ["shl i64 ", X, ", ", N], S2),
+    {Back, S4} = add(value, ["ashr i64 ", R, ", ", N], S3),
+    {C, S5} = add(value, ["icmp eq i64 ", Back, ", ", X], S4),
+    {R, deopt_unless(C, overflow('bsl'), S5)};
+arith(Op, Args, {checked, signed, signed}, S) when Op =:= 'div'; Op =:= 'rem' ->
+    exact(Op, Args, signed, S);
+arith(Op, Args, {checked, M, To}, S0) when M =:= 128; M =:= 256 ->
+    {X, S1} = exact(Op, Args, M, S0),
+    {T, S2} = add(value, ["trunc i", n(M), " ", X, " to i64"], S1),
+    Ext = case To of signed -> "sext"; unsigned -> "zext" end,
+    {Back, S3} = add(value, [Ext, " i64 ", T, " to i", n(M)], S2),
+    {C, S4} = add(value, ["icmp eq i", n(M), " ", Back, ", ", X], S3),
+    {T, deopt_unless(C, overflow(Op), S4)};
+arith(Op, _, _, _) ->
+    throw({unsupported, io_lib:format("~tp on integers of this size", [Op])}).
+
+overflow(Op) -> lists:concat(["the result of ", Op, " has more than 64 bits"]).
+
+exact('bsl', [A, B], M, S) ->
+    {X, S1} = int(A, M, S),
+    shift_left(X, B, width(M), S1);
+exact('bsr', [A, {c, N}], M, S) when is_integer(N), N >= 0 ->
+    {X, S1} = int(A, M, S),
+    W = width(M),
+    case M of
+        unsigned when N >= W -> {"0", S1};
+        unsigned -> add(value, ["lshr i64 ", X, ", ", n(N)], S1);
+        _ -> add(value, ["ashr i", n(W), " ", X, ", ", n(min(N, W - 1))], S1)
+    end;
+exact('bsr', [A, B], M, S) ->
+    {X, S1} = int(A, M, S),
+    {N, S2} = amount(B, width(M), S1),
+    Shift = case M of unsigned -> "lshr"; _ -> "ashr" end,
+    add(value, [Shift, " i", n(width(M)), " ", X, ", ", N], S2);
+exact(Op, [A, B], M, S) when Op =:= 'div'; Op =:= 'rem' ->
+    {X, S1} = int(A, M, S),
+    {Y, S2} = int(B, M, S1),
+    Safe = case B of
+               {c, 0} -> throw({unsupported, "a division by zero"});
+               {c, -1} -> false;
+               {c, _} -> true;
+               _ -> false
+           end,
+    S3 = case {Safe, M} of
+             {true, _} -> S2;
+             {false, unsigned} ->
+                 {C, Sa} = add(value, ["icmp ne i64 ", Y, ", 0"], S2),
+                 deopt_unless(C, "a division by zero", Sa);
+             {false, _} ->
+                 %% Zero raises; minus one can overflow, which the machine punishes.
+                 {P, Sa} = add(value, ["add i", n(width(M)), " ", Y, ", 1"], S2),
+                 {C, Sb} = add(value, ["icmp ugt i", n(width(M)), " ", P, ", 1"], Sa),
+                 deopt_unless(C, "a division by 0 or -1", Sb)
+         end,
+    add(value, [case M of unsigned -> "u"; _ -> "s" end, case Op of 'div' -> "div"; _ -> "rem" end,
+                " i", n(width(M)), " ", X, ", ", Y], S3);
+exact(Op, [A, B], M, S) when Op =:= min; Op =:= max ->
+    {X, S1} = int(A, M, S),
+    {Y, S2} = int(B, M, S1),
+    {C, S3} = add(value, ["icmp ", case M of unsigned -> "u"; _ -> "s" end,
+                          case Op of min -> "le"; max -> "ge" end,
+                          " i", n(width(M)), " ", X, ", ", Y], S2),
+    W = n(width(M)),
+    add(value, ["select i1 ", C, ", i", W, " ", X, ", i", W, " ", Y], S3);
+exact(abs, [A], M, S) ->
+    {X, S1} = int(A, M, S),
+    case M of
+        unsigned -> {X, S1};
+        _ ->
+            W = n(width(M)),
+            {Neg, S2} = add(value, ["sub i", W, " 0, ", X], S1),
+            {C, S3} = add(value, ["icmp slt i", W, " ", X, ", 0"], S2),
+            add(value, ["select i1 ", C, ", i", W, " ", Neg, ", i", W, " ", X], S3)
+    end;
+exact('bnot', [A], M, S) ->
+    {X, S1} = int(A, M, S),
+    add(value, ["xor i", n(width(M)), " ", X, ", -1"], S1);
+exact(Op, [A, B], M, S) ->
+    {X, S1} = int(A, M, S),
+    {Y, S2} = int(B, M, S1),
+    add(value, [name(Op), " i", n(width(M)), " ", X, ", ", Y], S2).
+
+shift_left(_, {c, N}, W, S) when is_integer(N), N >= W, N =< 128 -> {"0", S};
+shift_left(X, B, W, S) ->
+    {N, S1} = amount(B, W, S),
+    add(value, ["shl i", n(W), " ", X, ", ", N], S1).
+
+%% How far to shift; the machine takes less than the width, and the BEAM shifts back by less
+%% than nothing.
+amount({c, N}, W, S) when is_integer(N), N >= 0, N < W -> {n(N), S};
+amount({c, _}, _, _) -> throw({unsupported, "a shift by so much, or by less than nothing"});
+amount(B, W, S) ->
+    {N, S1} = int(B, signed, S),
+    {C, S2} = add(value, ["icmp ult i64 ", N, ", 64"], S1),
+    S3 = deopt_unless(C, "a shift by less than 0 or more than 63", S2),
+    case W of
+        64 -> {N, S3};
+        _ -> add(value, ["zext i64 ", N, " to i", n(W)], S3)
+    end.
+
+result(Dst, {int, Lo, Hi}, Plan, R, S) ->
+    Have = case Plan of
+               wrap -> 64;
+               {plain, M} -> width(M);
+               {checked, _, _} -> 64
+           end,
+    case erlane_native_range:class({Lo, Hi}) of
+        C when (C =:= signed orelse C =:= unsigned), Have =:= 64 -> def(Dst, {int, C, R}, S);
+        C when C =:= signed; C =:= unsigned ->
+            {T, S1} = add(value, ["trunc i", n(Have), " ", R, " to i64"], S),
+            def(Dst, {int, C, T}, S1);
+        C when C =:= Have -> def(Dst, {int, C, R}, S);
+        _ -> throw({unsupported, "an integer of this size"})
+    end.
+
+%% Floats: each result is tested at once, because an infinity can vanish in the next operation.
+float_op(Op, [A], Dst, S) when Op =:= put; Op =:= get; Op =:= convert; Op =:= float ->
+    {X, S1} = float(A, S),
+    def(Dst, {float, X}, S1);
+float_op(abs, [A], Dst, S) ->
+    %% What becomes of -0.0 is left to the release.
+    {X, S1} = float(A, S),
+    {C, S2} = add(value, ["fcmp one double ", X, ", 0.0"], S1),
+    {R, S3} = add(value, ["call double @llvm.fabs.f64(double ", X, ")"],
+                  deopt_unless(C, "the absolute value of zero", S2)),
+    def(Dst, {float, R}, S3);
+float_op('-', [A], Dst, S) ->
+    {X, S1} = float(A, S),
+    {C, S2} = add(value, ["fcmp one double ", X, ", 0.0"], S1),
+    {R, S3} = add(value, ["fneg double ", X], deopt_unless(C, "the negative of zero", S2)),
+    def(Dst, {float, R}, S3);
+float_op(Op, [A, B], Dst, S) ->
+    {X, S1} = float(A, S),
+    {Y, S2} = float(B, S1),
+    Name = case Op of '+' -> "fadd"; '-' -> "fsub"; '*' -> "fmul"; '/' -> "fdiv" end,
+    {R, S3} = add(value, [Name, " double ", X, ", ", Y], S2),
+    def(Dst, {float, R}, finite(R, S3)).
+
+finite(R, S0) ->
+    {A, S1} = add(value, ["call double @llvm.fabs.f64(double ", R, ")"], S0),
+    {C, S2} = add(value, ["fcmp olt double ", A, ", 0x7FF0000000000000"], S1),
+    deopt_unless(C, "a result is not a finite float", S2).
+
+math(sqrt, [A], Dst, S) ->
+    {X, S1} = float(A, S),
+    {C, S2} = add(value, ["fcmp oge double ", X, ", 0.0"], S1),
+    {R, S3} = add(value, ["call double @llvm.sqrt.f64(double ", X, ")"],
+                  deopt_unless(C, "the square root of less than nothing", S2)),
+    def(Dst, {float, R}, S3);
+math(F, Args, Dst, S) ->
+    {Xs, S1} = lists:mapfoldl(fun erlane_native_out:float/2, S, Args),
+    {R, S2} = add(value, ["call double @", atom_to_list(F), "(",
+                          lists:join(", ", [["double ", X] || X <- Xs]), ") nobuiltin"], S1),
+    def(Dst, {float, R}, finite(R, S2)).
+
+round(_, {int, _, _} = V, Dst, S) ->
+    {X, S1} = int(V, signed, S),
+    def(Dst, {int, signed, X}, S1);
+round(Op, A, Dst, S) ->
+    {X, S1} = float(A, S),
+    {Y, S2} = case Op of
+                  trunc -> {X, S1};
+                  round -> add(value, ["call double @llvm.round.f64(double ", X, ")"], S1);
+                  floor -> add(value, ["call double @llvm.floor.f64(double ", X, ")"], S1);
+                  ceil -> add(value, ["call double @llvm.ceil.f64(double ", X, ")"], S1)
+              end,
+    {Abs, S3} = add(value, ["call double @llvm.fabs.f64(double ", Y, ")"], S2),
+    %% Below 2 to the 59th; what the BEAM makes of larger ones is its own affair.
+    {C, S4} = add(value, ["fcmp olt double ", Abs, ", 0x43A0000000000000"], S3),
+    {R, S5} = add(value, ["fptosi double ", Y, " to i64"],
+                  deopt_unless(C, "a float is too large for a small integer", S4)),
+    def(Dst, {int, signed, R}, S5).
+
+name('+') -> "add";
+name('-') -> "sub";
+name('*') -> "mul";
+name('band') -> "and";
+name('bor') -> "or";
+name('bxor') -> "xor".
+
+width(signed) -> 64;
+width(unsigned) -> 64;
+width(W) -> W.
+
+n(I) -> integer_to_list(I).

@@ -1,0 +1,320 @@
+%% SPDX-License-Identifier: Apache-2.0
+%% @doc What the transform makes of a module's forms. Pure but for the compiler it calls.
+%%
+%% A native function `f' becomes three: `f' itself, which calls the companion and does what its
+%% answer says; `f$beam', the definition, whose calls of itself stay in BEAM; and one that goes on
+%% at a loop after native code gave way or handed the call back.
+%%
+%% The companion is a module of its own, because a module that loads NIFs loses the types that the
+%% compiler found for it. Its name ends in the hash of what it was made from, so old user code
+%% meets its own companion after an upgrade. Its object code is a literal in the user's module,
+%% whose `-on_load' makes it known: one file holds all, wherever it is copied, and a compile to
+%% memory
+%% works as any other.
+-module(erlane_native_forms).
+
+-export([natives/1, strip/1, module/1, specs/1, small/1, user/4, companion/2]).
+
+-type fa() :: {atom(), arity()}.
+
+-define(COMPANION, '\ncompanion').
+-define(FRAMES, '\nframes').
+-define(RAW, '\nraw').
+-define(REPAIR, '\nrepair').
+-define(LOAD, '\nload').
+%% Nodes of the syntax tree of a function that is inlined.
+-define(SMALL, 300).
+
+%% @doc The functions that the attributes name, with options and line.
+-spec natives([erl_parse:abstract_form()]) -> [{fa(), [atom() | tuple()], integer()}].
+natives(Forms) ->
+    lists:append([[native(E, erl_anno:line(A)) || E <- list(L)]
+                  || {attribute, A, native, L} <- Forms]).
+
+list(L) when is_list(L) -> L;
+list(E) -> [E].
+
+native({F, A}, Line) when is_atom(F), is_integer(A) -> {{F, A}, [], Line};
+native({F, A, Options}, Line) when is_atom(F), is_integer(A), is_list(Options) ->
+    {{F, A}, Options, Line};
+native(Other, Line) ->
+    throw({attribute, Line, io_lib:format("~tp is not Name/Arity", [Other])}).
+
+%% @doc Forms without what would call a transform again, or run at load.
+-spec strip([erl_parse:abstract_form()]) -> [erl_parse:abstract_form()].
+strip(Forms) ->
+    [case F of
+         {attribute, A, compile, Options} ->
+             {attribute, A, compile, [O || O <- list(Options), not is_transform(O)]};
+         _ -> F
+     end || F <- Forms, not is_on_load(F)].
+
+is_transform({parse_transform, _}) -> true;
+is_transform({core_transform, _}) -> true;
+is_transform(O) -> lists:member(O, [warnings_as_errors, export_all]).
+
+is_on_load({attribute, _, on_load, _}) -> true;
+is_on_load(_) -> false.
+
+-spec module([erl_parse:abstract_form()]) -> module().
+module(Forms) ->
+    hd([M || {attribute, _, module, M} <- Forms]).
+
+%% @doc What specs say of arguments, as far as it matters here.
+-spec specs([erl_parse:abstract_form()]) -> #{fa() => [atom()]}.
+specs(Forms) ->
+    maps:from_list([{{F, A}, kinds(Types, A)}
+                    || {attribute, _, spec, {{F, A}, Types}} <- Forms]).
+
+kinds([{type, _, 'fun', [{type, _, product, Args}, _]}], _) -> [kind(T) || T <- Args];
+kinds([{type, _, bounded_fun, [{type, _, 'fun', [{type, _, product, Args}, _]}, _]}], _) ->
+    [kind(T) || T <- Args];
+kinds(_, A) -> lists:duplicate(A, term).
+
+kind({ann_type, _, [_, T]}) -> kind(T);
+kind({type, _, T, _}) when T =:= integer; T =:= non_neg_integer; T =:= pos_integer;
+                           T =:= neg_integer; T =:= range; T =:= byte; T =:= char;
+                           T =:= arity -> int;
+kind({integer, _, _}) -> int;
+kind({type, _, float, _}) -> float;
+kind({type, _, binary, []}) -> bin;
+kind(_) -> term.
+
+%% @doc Functions that do not call themselves, on any way, and are short.
+-spec small([erl_parse:abstract_form()]) -> [fa()].
+small(Forms) ->
+    Graph = graph(Forms),
+    [{F, A} || {function, _, F, A, Clauses} <- Forms, weigh(Clauses) =< ?SMALL,
+               not reaches({F, A}, {F, A}, Graph)].
+
+weigh(T) when is_tuple(T) -> 1 + weigh(tuple_to_list(T));
+weigh([H | T]) -> weigh(H) + weigh(T);
+weigh(_) -> 0.
+
+%% @doc The user's module: `Units' are the functions that are native, each with its number, and the
+%% functions of its heads in order.
+-spec user([erl_parse:abstract_form()],
+           [{fa(), non_neg_integer(), [{fa(), [int | float | bin | term]}]}], module(), binary()) ->
+          [erl_parse:abstract_form()].
+user(Forms, Units, Companion, Binary) ->
+    Native = [FA || {FA, _, _} <- Units],
+    Graph = graph(Forms),
+    OnLoad = [F || {attribute, _, on_load, F} <- Forms],
+    {Head, Rest} = lists:splitwith(fun(F) -> element(1, F) =:= attribute end,
+                                   [F || F <- Forms, not is_on_load(F)]),
+    {Body, Eof} = lists:partition(fun(F) -> element(1, F) =/= eof end, Rest),
+    Anno = erl_anno:set_generated(true, erl_anno:new(0)),
+    Module = module(Forms),
+    Head ++ [{attribute, Anno, export, [{?COMPANION, 0}]},
+             {attribute, Anno, on_load, {?LOAD, 0}}]
+        ++ lists:append([form(F, Native, Graph, Units, Companion, Anno) || F <- Body])
+        ++ [resume(U, Native, Companion, Anno) || U <- Units]
+        ++ frames(Module, Units, Anno)
+        ++ [known(Companion, Binary, Anno), on_load(OnLoad, Anno)]
+        ++ Eof.
+
+form({function, _, F, A, Clauses} = Form, Native, Graph, Units, Companion, Anno) ->
+    case lists:keyfind({F, A}, 1, Units) of
+        false -> [Form];
+        {_, I, _} ->
+            Same = [N || N <- Native, N =:= {F, A} orelse (reaches({F, A}, N, Graph)
+                                                           andalso reaches(N, {F, A}, Graph))],
+            [wrapper({F, A}, I, Companion, Anno),
+             {function, element(2, Form), beam(F), A, clauses(Clauses, Same)}]
+    end;
+form(Form, _, _, _, _, _) -> [Form].
+
+beam(F) -> list_to_atom(atom_to_list(F) ++ "$beam").
+
+resume_name({F, A}) -> list_to_atom(lists:concat([F, "/", A, "$resume"])).
+
+%% Jumps within a definition to itself, or to what leads back to it, do not try native again: it
+%% was left for a reason that would most likely hold for each turn. Other calls do: a call tree too
+%% large for one time slice has branches that are not.
+jumps([E], Same) -> [jump(E, Same)];
+jumps([E | Es], Same) -> [E | jumps(Es, Same)].
+
+jump({call, L, {atom, L2, F}, Args} = Call, Same) ->
+    case lists:member({F, length(Args)}, Same) of
+        true -> {call, L, {atom, L2, beam(F)}, Args};
+        false -> Call
+    end;
+jump({'case', L, E, Clauses}, Same) -> {'case', L, E, clauses(Clauses, Same)};
+jump({'if', L, Clauses}, Same) -> {'if', L, clauses(Clauses, Same)};
+jump({block, L, Es}, Same) -> {block, L, jumps(Es, Same)};
+jump(E, _) -> E.
+
+clauses(Clauses, Same) ->
+    [{clause, L, Ps, Gs, jumps(Body, Same)} || {clause, L, Ps, Gs, Body} <- Clauses].
+
+%% Which local functions each function calls.
+graph(Forms) ->
+    maps:from_list([{{F, A}, lists:usort(calls(Clauses))}
+                    || {function, _, F, A, Clauses} <- Forms]).
+
+calls({call, _, {atom, _, F}, Args}) -> [{F, length(Args)} | calls(Args)];
+calls(T) when is_tuple(T) -> calls(tuple_to_list(T));
+calls([H | T]) -> calls(H) ++ calls(T);
+calls(_) -> [].
+
+reaches(From, To, Graph) -> reaches([From], To, Graph, #{}).
+
+reaches([], _, _, _) -> false;
+reaches([FA | Rest], To, Graph, Seen) ->
+    Next = [N || N <- maps:get(FA, Graph, []), not is_map_key(N, Seen)],
+    lists:member(To, Next)
+        orelse reaches(Next ++ Rest, To, Graph, maps:merge(Seen, maps:from_keys(Next, true))).
+
+wrapper({F, A} = FA, I, Companion, L) ->
+    Vars = vars(A, L),
+    {function, L, F, A,
+     [{clause, L, Vars, [],
+       [answer(remote(Companion, nif("n", I), Vars, L), FA,
+               guarded({call, L, {atom, L, beam(F)}, Vars}, L), L)]}]}.
+
+vars(A, L) -> [{var, L, list_to_atom("V" ++ integer_to_list(N))} || N <- lists:seq(1, A)].
+
+nif(Prefix, I) -> list_to_atom(Prefix ++ integer_to_list(I)).
+
+remote(M, F, Args, L) -> {call, L, {remote, L, {atom, L, M}, {atom, L, F}}, Args}.
+
+%% What to do with the answer of native code.
+answer(Call, FA, OnMarker, L) ->
+    Marker = {atom, L, erlane_native_llvm:marker()},
+    %% Names that are not bound yet where this is put.
+    [W, As, R] = [{var, L, V} || V <- ['Where', 'Args', 'Result']],
+    {'case', L, Call,
+     [{clause, L, [Marker], [], [OnMarker]},
+      {clause, L, [{tuple, L, [Marker, W, As]}], [],
+       [{call, L, {atom, L, resume_name(FA)}, [W, As]}]},
+      {clause, L, [R], [], [R]}]}.
+
+%% An exception names the functions that the source has.
+guarded(Call, L) ->
+    [C, R, S] = [{var, L, V} || V <- ['Class', 'Reason', 'Stack']],
+    {'try', L, [Call], [],
+     [{clause, L, [{tuple, L, [C, R, S]}], [],
+       [{call, L, {remote, L, {atom, L, erlang}, {atom, L, raise}},
+         [C, R, {call, L, {atom, L, ?FRAMES}, [S]}]}]}], []}.
+
+resume({FA, I, Heads}, Native, Companion, L) ->
+    [W, As] = [{var, L, V} || V <- ['W', 'As']],
+    Head = {op, L, '-', {integer, L, -1}, W},
+    Again = {clause, L, [W, As], [[{op, L, '<', W, {integer, L, 0}}]],
+             [answer(remote(Companion, nif("r", I), [{tuple, L, [Head, As]}], L), FA,
+                     {call, L, {atom, L, resume_name(FA)}, [Head, As]}, L)]},
+    {function, L, resume_name(FA), 2,
+     [Again | [begin
+                   Vars = vars(A, L),
+                   Name = case lists:member({F, A}, Native) of
+                              true -> beam(F);
+                              false -> F
+                          end,
+                   {clause, L, [{integer, L, N}, {tuple, L, Vars}], guards(Vars, Kinds, L),
+                    [guarded({call, L, {atom, L, Name}, Vars}, L)]}
+               end || {N, {{F, A}, Kinds}} <- lists:zip(lists:seq(0, length(Heads) - 1), Heads)]]}.
+
+%% These hold. They are there for the compiler: a call with arguments that it knows nothing of would
+%% take the types from the loop, and then the BEAM would raise in another place than the source's.
+guards(Vars, Kinds, L) ->
+    Tests = [{call, L, {atom, L, Test}, [V]}
+             || {V, K} <- lists:zip(Vars, Kinds),
+                {Kind, Test} <- [{int, is_integer}, {float, is_float}, {bin, is_binary}],
+                K =:= Kind],
+    [Tests || Tests =/= []].
+
+%% Repairs a stack that has frames of definitions. An exception passes here once for each call
+%% around it that was put there; after the first time nothing is left to be done.
+frames(Module, Units, L) ->
+    [H, T] = [{var, L, V} || V <- ['H', 'T']],
+    Any = {var, L, '_'},
+    Raw = lists:usort([beam(F) || {{F, _}, _, _} <- Units]
+                      ++ [resume_name(FA) || {FA, _, _} <- Units]),
+    [{function, L, ?FRAMES, 1,
+      [{clause, L, [H], [],
+        [{'case', L, {call, L, {atom, L, ?RAW}, [H]},
+          [{clause, L, [{atom, L, true}], [], [{call, L, {atom, L, ?REPAIR}, [H]}]},
+           {clause, L, [{atom, L, false}], [], [H]}]}]}]},
+     {function, L, ?RAW, 1,
+      [{clause, L, [{cons, L, {tuple, L, [{atom, L, Module}, {atom, L, F}, Any, Any]}, Any}], [],
+        [{atom, L, true}]} || F <- Raw]
+      ++ [{clause, L, [{cons, L, Any, T}], [], [{call, L, {atom, L, ?RAW}, [T]}]},
+          {clause, L, [{nil, L}], [], [{atom, L, false}]}]},
+     repair(Module, Units, L)].
+
+%% Renames the frames of definitions, and drops those of what was put around them.
+repair(Module, Units, L) ->
+    [A, I, T, H] = [{var, L, V} || V <- ['A', 'I', 'T', 'H']],
+    M = {atom, L, Module},
+    Rest = {call, L, {atom, L, ?REPAIR}, [T]},
+    Frame = fun(F) -> {cons, L, {tuple, L, [M, {atom, L, F}, A, I]}, T} end,
+    Names = lists:usort([F || {{F, _}, _, _} <- Units]),
+    {function, L, ?REPAIR, 1,
+     [{clause, L, [Frame(beam(F))], [],
+       [{cons, L, {tuple, L, [M, {atom, L, F}, A, I]}, Rest}]} || F <- Names]
+     ++ [{clause, L, [{cons, L, {tuple, L, [M, {atom, L, F}, {integer, L, Arity},
+                                            {var, L, '_'}]}, T}], [], [Rest]}
+         || {{F, Arity}, _, _} <- Units]
+     ++ [{clause, L, [{cons, L, {tuple, L, [M, {atom, L, resume_name(FA)}, {integer, L, 2},
+                                            {var, L, '_'}]}, T}], [], [Rest]}
+         || {FA, _, _} <- Units]
+     ++ [{clause, L, [{cons, L, H, T}], [], [{cons, L, H, Rest}]},
+         {clause, L, [{nil, L}], [], [{nil, L}]}]}.
+
+known(Companion, Binary, L) ->
+    {function, L, ?COMPANION, 0,
+     [{clause, L, [], [], [erl_parse:abstract({Companion, Binary}, [{location, 0}])]}]}.
+
+%% The code server may not be up yet when a release boots; the call below it always is.
+on_load(User, L) ->
+    Load = parse("begin case erlang:module_loaded(element(1, Known)) of true -> ok;"
+                 " false -> {Name, Code} = Known,"
+                 " try {module, Name} = code:load_binary(Name, atom_to_list(Name), Code)"
+                 " catch _:_ -> erlang:load_module(Name, Code) end end end."),
+    Then = case User of
+               [{F, 0} | _] -> {call, L, {atom, L, F}, []};
+               [F | _] when is_atom(F) -> {call, L, {atom, L, F}, []};
+               [] -> {atom, L, ok}
+           end,
+    {function, L, ?LOAD, 0,
+     [{clause, L, [], [],
+       [{match, L, {var, L, 'Known'}, {call, L, {atom, L, ?COMPANION}, []}},
+        erl_parse:map_anno(fun(_) -> L end, Load), Then]}]}.
+
+parse(Text) ->
+    {ok, Tokens, _} = erl_scan:string(lists:flatten(Text)),
+    {ok, [Expr]} = erl_parse:parse_exprs(Tokens),
+    Expr.
+
+%% @doc The companion's object code. Its functions ask for machine code and answer that BEAM has to
+%% run, until they are replaced by it.
+-spec companion(module(), map()) -> binary().
+companion(Name, #{units := Units} = Info) ->
+    L = erl_anno:new(1),
+    Marker = {atom, L, erlane_native_llvm:marker()},
+    Any = fun(A) -> lists:duplicate(A, {var, L, '_'}) end,
+    Nifs = lists:append([[{nif("n", I), A}, {nif("r", I), 1}] || {{_, A}, I, _} <- Units])
+        ++ [{counts, 0}],
+    Stub = fun({counts, 0}) -> {function, L, counts, 0, [{clause, L, [], [], [{tuple, L, []}]}]};
+              ({F, A}) ->
+                   {function, L, F, A,
+                    [{clause, L, Any(A), [], [{call, L, {atom, L, want}, []}, Marker]}]}
+           end,
+    Forms = [{attribute, L, module, Name},
+             {attribute, L, export, Nifs ++ [{load, 1}, {info, 0}]},
+             {attribute, L, nifs, Nifs}]
+        ++ [Stub(N) || N <- Nifs]
+        ++ [{function, L, load, 1,
+             [{clause, L, [{var, L, 'P'}], [],
+               [remote(erlang, load_nif, [{var, L, 'P'}, {integer, L, 0}], L)]}]},
+            {function, L, info, 0,
+             [{clause, L, [], [], [erl_parse:abstract(Info, [{location, 1}])]}]},
+            %% On a host without this application all stays on BEAM.
+            {function, L, want, 0,
+             [{clause, L, [], [],
+               [erl_parse:map_anno(fun(_) -> L end,
+                                   parse("try erlane_native_load:want("
+                                         ++ io_lib:format("~tw", [Name])
+                                         ++ ") catch error:undef -> ok end."))]}]}],
+    {ok, Name, Binary} = compile:forms(Forms, [binary, deterministic, nowarn_unused_vars]),
+    Binary.

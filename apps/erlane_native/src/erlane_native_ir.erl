@@ -1,0 +1,554 @@
+%% SPDX-License-Identifier: Apache-2.0
+%% @doc Which machine value each variable of a unit can be, and how wide each operation must be.
+%% Pure.
+%%
+%% A <em>unit</em> is a function and all that it calls. What it reaches by tail calls becomes one
+%% machine function, in which those calls are jumps. The function of each jump target is a
+%% <em>head</em>: only there does native code give way or hand a call back, with the head's
+%% arguments. A function that is called otherwise becomes a machine function of its own, with what
+%% it reaches by tail calls; it cannot give way, but be given up, and with it the caller's turn.
+%%
+%% Kinds are a bet: what cannot be known (an argument) is guessed from its uses, tested where it
+%% comes in, and given back to BEAM when the guess was wrong. So a wrong kind costs time only.
+%% Ranges are no bet: they follow from tests that the code makes.
+-module(erlane_native_ir).
+
+-export([unit/3, kinds/2]).
+
+-export_type([unit/0, type/0, plan/0]).
+
+-type type() :: none | {int, integer(), integer()} | low | float | bool | term | {k, term()}
+              | {bin, Bits :: 0..7} | {field, Bits :: 0..7, type()}.
+%% `low': an integer of which only the lowest 64 bits are ever looked at. `{k, _}': a literal.
+%% `{bin, Bits}': a place in a binary, so many bits into a byte; `{field, ...}' is that too, after
+%% a field was matched whose value has the type.
+-type machine() :: signed | unsigned | 128 | 256.
+-type plan() :: plain | wrap | {plain, machine()} | {checked, machine(), signed | unsigned}.
+%% How an integer operation is done: on the lowest 64 bits; in a machine integer that holds all
+%% operands and the result; or in a wider one, and then tested for 64 bits.
+-type unit() :: #{entry := erlane_native_ssa:fa(), heads := [erlane_native_ssa:fa()],
+                  calls := [{erlane_native_ssa:fa(), [erlane_native_ssa:fa()]}],
+                  functions := #{erlane_native_ssa:fa() => map()}}.
+%% Each function has what the reader gives, and `params' (types), `types', `plans', `cost'.
+
+-define(LOW, {int, -(1 bsl 1000), 1 bsl 1000}).
+%% After so many rounds a range that still grows gets all that a machine integer holds.
+-define(ROUNDS, 4).
+
+%% @doc The unit of a function; throws `{refused, Line, Reason}'. Specs tell the kinds of
+%% arguments where their uses leave it open.
+-spec unit(erlane_native_ssa:fa(),
+           #{erlane_native_ssa:fa() => erlane_native_ssa:fn() | erlane_native_ssa:refused()},
+           #{erlane_native_ssa:fa() => [atom()]}) -> unit().
+unit(Entry, All, Specs) ->
+    Functions = reach([Entry], All, #{}),
+    _ = [throw({refused, Line, "walks or builds a list, which BEAM does faster"})
+         || F <- maps:values(Functions), {_, Op, _, Line} <- all_ins(F),
+            Op =:= get_hd orelse Op =:= get_tl orelse Op =:= put_list],
+    Low = maps:map(fun(_, F) -> lowonly(F) end, Functions),
+    Kinds = erlane_native_kinds:params(Functions, Specs),
+    Seed = [seed(K) || K <- maps:get(Entry, Kinds)],
+    Params0 = (maps:map(fun(_, #{args := A}) -> [none || _ <- A] end, Functions))#{Entry => Seed},
+    Rets0 = maps:map(fun(_, _) -> none end, Functions),
+    {Params, Rets, Bodies} = fix(Functions, Low, Params0, Rets0, 0),
+    _ = [throw({refused, maps:get(line, maps:get(FA, Functions)), "a comprehension or fun"})
+         || FA <- heads(Entry, Functions), synthetic(FA)],
+    Called = lists:usort([FA || F <- maps:values(Functions), {_, {call, FA}, _, _} <- all_ins(F)]),
+    #{entry => Entry, heads => heads(Entry, Functions),
+      calls => [{FA, heads(FA, Functions)} || FA <- Called],
+      functions => maps:map(fun(FA, F) ->
+                                Body = maps:get(FA, Bodies),
+                                maps:merge(F, Body#{params => maps:get(FA, Params),
+                                                    ret => maps:get(FA, Rets),
+                                                    cost => cost(F)})
+                            end, Functions)}.
+
+%% @doc What the arguments of a head are whenever native code hands them back.
+-spec kinds(erlane_native_ssa:fa(), unit()) -> [int | float | bin | term].
+kinds(FA, #{functions := Fs}) ->
+    #{params := Params} = maps:get(FA, Fs),
+    [case T of
+         {int, _, _} -> int;
+         float -> float;
+         {bin, _} -> bin;
+         _ -> term
+     end || T <- Params].
+
+reach([], _, Acc) -> Acc;
+reach([FA | Rest], All, Acc) when is_map_key(FA, Acc) -> reach(Rest, All, Acc);
+reach([{F, A} = FA | Rest], All, Acc) ->
+    case All of
+        #{FA := #{blocks := Blocks} = Function} ->
+            Next = [To || {_, {tail, To, _, _}} <- maps:values(Blocks)]
+                ++ [To || {_, {call, To}, _, _} <- all_ins(Function)],
+            reach(Next ++ Rest, All, Acc#{FA => Function});
+        #{FA := {refused, _, _} = Refused} -> throw(Refused);
+        _ -> throw({refused, 0, io_lib:format("there is no function ~tp/~b", [F, A])})
+    end.
+
+seed(int) -> int_type(erlane_native_range:signed());
+seed(float) -> float;
+seed(bin) -> {bin, 0};
+seed(_) -> term.
+
+int_type({Lo, Hi}) -> {int, Lo, Hi}.
+
+all_ins(#{order := Order, blocks := Blocks}) ->
+    lists:append([element(1, maps:get(L, Blocks)) || L <- Order]).
+
+%% What the compiler made of a comprehension has no name that BEAM could go on at.
+synthetic({F, _}) -> hd(atom_to_list(F)) =:= $-.
+
+%% A function and what it jumps to.
+heads(FA, Functions) ->
+    Jumps = fun(F) -> [To || {_, {tail, To, _, _}} <- maps:values(maps:get(blocks, F))] end,
+    [FA | lists:sort(heads([FA], Functions, Jumps, #{}) -- [FA])].
+
+heads([], _, _, Seen) -> maps:keys(Seen);
+heads([FA | Rest], Functions, Jumps, Seen) when is_map_key(FA, Seen) ->
+    heads(Rest, Functions, Jumps, Seen);
+heads([FA | Rest], Functions, Jumps, Seen) ->
+    heads(Jumps(maps:get(FA, Functions)) ++ Rest, Functions, Jumps, Seen#{FA => true}).
+
+%% Bodies are run with the parameters and results known so far, until nothing new comes.
+fix(Functions, Low, Params, Rets, Round) ->
+    Bodies = maps:map(fun(FA, F) -> body(F, maps:get(FA, Params), maps:get(FA, Low), Rets) end,
+                      maps:filter(fun(FA, _) ->
+                                      not lists:member(none, maps:get(FA, Params))
+                                  end, Functions)),
+    Edges = lists:append([E || #{edges := E} <- maps:values(Bodies)]),
+    NextParams = lists:foldl(fun({To, Types, Line}, Acc) ->
+                                 maps:update_with(To, fun(P) -> flow(P, Types, To, Line, Round) end,
+                                                  Acc)
+                             end, Params, Edges),
+    NextRets = maps:map(fun(FA, R) ->
+                            case Bodies of
+                                #{FA := #{rets := New}} ->
+                                    lists:foldl(fun(T, Acc) -> returned(Acc, T, Round) end, R, New);
+                                _ -> R
+                            end
+                        end, Rets),
+    case {NextParams, NextRets} of
+        {Params, Rets} when map_size(Bodies) =:= map_size(Functions) -> {Params, Rets, Bodies};
+        {Params, Rets} -> throw({refused, 0, "a function of the loop is never reached"});
+        _ -> fix(Functions, Low, NextParams, NextRets, Round + 1)
+    end.
+
+%% Results join like arguments do, but what is not always of one kind is a term.
+returned(R, none, _) -> R;
+returned(none, T, Round) ->
+    case is_integer(bits(T)) of
+        true -> term;
+        false -> param(none, T, none, Round)
+    end;
+returned({int, _, _} = R, {int, _, _} = T, Round) -> param(R, T, none, Round);
+returned(T, T, _) -> T;
+returned(_, _, _) -> term.
+
+flow(Params, Types, To, Line, Round) ->
+    [param(P, T, {To, I, Line}, Round)
+     || {P, T, I} <- lists:zip3(Params, Types, lists:seq(1, length(Params)))].
+
+param(P, {field, Bits, _}, At, Round) -> param(P, {bin, Bits}, At, Round);
+param(P, low, At, Round) -> param(P, ?LOW, At, Round);
+param(P, none, _, _) -> P;
+param(P, P, _, _) -> P;
+param(_, {bin, Bits}, {{F, A}, I, Line}, _) when Bits =/= 0 ->
+    throw({refused, Line, io_lib:format("argument ~b of ~tp/~b is a place within a byte",
+                                        [I, F, A])});
+param(none, {int, Lo, Hi}, _, _) ->
+    {L, H} = loopable({Lo, Hi}),
+    {int, L, H};
+param(none, {k, _}, _, _) -> term;
+param(none, bool, _, _) -> term;
+param(none, T, _, _) -> T;
+param({int, A, B}, {int, C, D}, _, Round) ->
+    case erlane_native_range:join({A, B}, {C, D}) of
+        {A, B} -> {int, A, B};
+        R when Round < ?ROUNDS -> int_type(loopable(R));
+        R -> int_type(widest(R))
+    end;
+param(P, T, {{F, A}, I, Line}, _) when P =:= float, element(1, T) =:= int;
+                                       T =:= float, element(1, P) =:= int ->
+    throw({refused, Line, io_lib:format("argument ~b of ~tp/~b is an integer in one call and a "
+                                        "float in another", [I, F, A])});
+param({bin, _}, _, {{F, A}, I, Line}, _) ->
+    throw({refused, Line, io_lib:format("argument ~b of ~tp/~b is not always a binary",
+                                        [I, F, A])});
+param(_, _, _, _) -> term.
+
+%% What a loop carries has 64 bits; a jump tests what could be more.
+loopable(R) ->
+    case erlane_native_range:class(R) of
+        C when C =:= signed; C =:= unsigned -> R;
+        _ -> widest(R)
+    end.
+
+widest({Lo, Hi} = R) ->
+    {_, Max} = erlane_native_range:signed(),
+    case erlane_native_range:class(R) of
+        signed -> erlane_native_range:signed();
+        unsigned -> erlane_native_range:unsigned();
+        %% A negative start and a result with all 64 bits: the latter is what the loop runs with.
+        _ when Hi > Max, Lo >= -(1 bsl 63), Hi < 1 bsl 64 -> erlane_native_range:unsigned();
+        _ -> erlane_native_range:signed()
+    end.
+
+%% One run through a body, whose blocks come in an order in which a definition is before its uses.
+body(#{args := Args, order := Order, blocks := Blocks}, Params, Low, Rets) ->
+    Types = maps:from_list(lists:zip(Args, Params)),
+    S = lists:foldl(fun(L, S0) -> block(L, maps:get(L, Blocks), S0) end,
+                    #{types => Types, plans => #{}, defs => #{}, refs => #{0 => #{}}, edges => [],
+                      low => Low, known => Rets, rets => []}, Order),
+    maps:with([types, plans, edges, rets], S).
+
+block(L, {Ins, Last}, #{refs := Refs} = S0) ->
+    Ref = maps:get(L, Refs, #{}),
+    S = lists:foldl(fun(I, S1) -> ins(I, Ref, S1) end, S0, Ins),
+    last(Last, Ref, S).
+
+last({jmp, L}, Ref, S) -> enter(L, Ref, S);
+last({br, C, T, F}, Ref, S) -> enter(F, refine(C, false, Ref, S),
+                                     enter(T, refine(C, true, Ref, S), S));
+last({switch, _, L, List}, Ref, S) ->
+    lists:foldl(fun({_, To}, S1) -> enter(To, Ref, S1) end, enter(L, Ref, S), List);
+last({ret, V}, Ref, #{rets := Rets} = S) ->
+    S#{rets := [type(V, Ref, S) | Rets]};
+last({tail, To, Args, Line}, Ref, #{edges := Edges, rets := Rets, known := Known} = S) ->
+    S#{edges := [{To, [type(A, Ref, S) || A <- Args], Line} | Edges],
+       rets := [maps:get(To, Known) | Rets]};
+last(_, _, S) -> S.
+
+%% A block of several ways in knows what all of them know.
+enter(L, Ref, #{refs := Refs} = S) ->
+    case Refs of
+        #{L := Old} ->
+            Both = maps:from_list([{V, erlane_native_range:join(R, maps:get(V, Ref))}
+                                   || {V, R} <- maps:to_list(Old), is_map_key(V, Ref)]),
+            S#{refs := Refs#{L := Both}};
+        _ -> S#{refs := Refs#{L => Ref}}
+    end.
+
+refine({v, C}, Holds, Ref, #{defs := Defs} = S) ->
+    case Defs of
+        #{C := {{bif, Op}, [A, B]}} ->
+            case {type(A, Ref, S), type(B, Ref, S)} of
+                {{int, A1, A2}, {int, B1, B2}} ->
+                    {RA, RB} = erlane_native_range:compare(sense(Op, Holds), {A1, A2}, {B1, B2}),
+                    note(A, RA, note(B, RB, Ref));
+                _ -> Ref
+            end;
+        _ -> Ref
+    end;
+refine(_, _, Ref, _) -> Ref.
+
+note({v, V}, Range, Ref) -> Ref#{V => Range};
+note(_, _, Ref) -> Ref.
+
+sense(Op, true) -> Op;
+sense('<', false) -> '>=';
+sense('>=', false) -> '<';
+sense('>', false) -> '=<';
+sense('=<', false) -> '>';
+sense('=/=', false) -> '=:=';
+sense('/=', false) -> '==';
+sense(_, false) -> none.
+
+type({c, I}, _, _) when is_integer(I) -> {int, I, I};
+type({c, F}, _, _) when is_float(F) -> float;
+type({c, K}, _, _) -> {k, K};
+type({v, V}, Ref, #{types := Types}) ->
+    case {maps:get(V, Types), Ref} of
+        {{int, Lo, Hi}, #{V := R}} -> int_type(erlane_native_range:meet({Lo, Hi}, R));
+        {T, _} -> T
+    end.
+
+ins({Dst, {call, To} = Op, Args, Line}, Ref, #{types := Types, plans := Plans, edges := Edges,
+                                               known := Known, defs := Defs} = S) ->
+    S#{types := Types#{Dst => maps:get(To, Known)}, plans := Plans#{Dst => plain},
+       defs := Defs#{Dst => {Op, Args}},
+       edges := [{To, [type(A, Ref, S) || A <- Args], Line} | Edges]};
+ins({Dst, Op, Args, Line}, Ref, #{types := Types, plans := Plans, defs := Defs, low := Low} = S) ->
+    Ts = case Op of
+             phi -> [type(V, Ref, S) || {V, _} <- Args];
+             _ -> [type(A, Ref, S) || A <- Args]
+         end,
+    %% What a call gives that has not been followed yet, nothing is known of.
+    Unknown = Op =/= phi andalso lists:member(none, Ts),
+    {Type, Plan} = try Unknown orelse result(Op, Ts, Args, maps:get(Dst, Low, none))
+                   of
+                       true -> {none, plain};
+                       Result -> Result
+                   catch throw:{unsupported, Why} -> throw({refused, Line, Why})
+                   end,
+    S#{types := Types#{Dst => Type}, plans := Plans#{Dst => Plan},
+       defs := Defs#{Dst => {Op, Args}}}.
+
+%% Type of a result and plan of the operation.
+result(ok, [_], _, _) -> {bool, plain};
+result(phi, Ts, _, _) -> {lists:foldl(fun phi/2, none, Ts), plain};
+result({bif, Op}, Ts, _, Low) when Op =:= '+'; Op =:= '-'; Op =:= '*'; Op =:= 'div';
+                                   Op =:= 'rem'; Op =:= 'band'; Op =:= 'bor'; Op =:= 'bxor';
+                                   Op =:= 'bsl'; Op =:= 'bsr'; Op =:= 'bnot'; Op =:= abs;
+                                   Op =:= min; Op =:= max ->
+    arith(Op, Ts, Low);
+result({bif, Op}, [_, _], _, _) when Op =:= '<'; Op =:= '>'; Op =:= '=<'; Op =:= '>=';
+                                     Op =:= '=:='; Op =:= '=/='; Op =:= '=='; Op =:= '/=';
+                                     Op =:= 'and'; Op =:= 'or'; Op =:= 'xor' -> {bool, plain};
+result({bif, Op}, [_], _, _) when Op =:= 'not'; Op =:= is_integer; Op =:= is_float;
+                                  Op =:= is_number; Op =:= is_atom; Op =:= is_binary;
+                                  Op =:= is_bitstring; Op =:= is_list; Op =:= is_tuple;
+                                  Op =:= is_map; Op =:= is_pid; Op =:= is_reference;
+                                  Op =:= is_boolean -> {bool, plain};
+result({bif, neg}, [float], _, _) -> throw({unsupported, "the negative of a float"});
+result({bif, neg}, [T], _, Low) -> int('-', [{0, 0}, operand(neg, T)], Low);
+result({bif, '/'}, [_, _], _, _) -> {float, plain};
+result({bif, float}, [_], _, _) -> {float, plain};
+result({bif, Op}, [_], _, _) when Op =:= trunc; Op =:= round; Op =:= floor; Op =:= ceil ->
+    {{int, -(1 bsl 59), 1 bsl 59}, plain};
+result({bif, Op}, [T], _, _) when Op =:= byte_size; Op =:= bit_size ->
+    case T of
+        {bin, 0} -> {{int, 0, 1 bsl 60}, plain};
+        {bin, _} -> throw({unsupported, "the size of what begins within a byte"});
+        {field, 0, _} -> {{int, 0, 1 bsl 60}, plain};
+        _ -> throw({unsupported, "the size of what is not matched as a binary"})
+    end;
+result({math, _}, _, _, _) -> {float, plain};
+result({float, Op}, _, _, _) when Op =:= put; Op =:= convert; Op =:= get;
+                                  Op =:= '+'; Op =:= '-'; Op =:= '*'; Op =:= '/' ->
+    {float, plain};
+result(Op, Ts, _, _) when Op =:= put_tuple; Op =:= put_list ->
+    _ = [throw({unsupported, "a place within a byte in a tuple or list"})
+         || T <- Ts, B <- [bits(T)], is_integer(B), B > 0],
+    {term, plain};
+result(Op, [_ | _], _, _) when Op =:= get_hd; Op =:= get_tl; Op =:= get_tuple_element ->
+    {term, plain};
+result(Op, [_ | _], _, _) when Op =:= is_nonempty_list; Op =:= is_tagged_tuple -> {bool, plain};
+result(Op, Ts, Args, _) ->
+    bits_op(Op, Ts, Args).
+
+bits_op(bs_start, [{bin, K}], _) -> {{bin, K}, plain};
+bits_op(bs_start, [{field, K, _}], _) -> {{bin, K}, plain};
+bits_op(bs_start, _, _) ->
+    throw({unsupported, "matches a binary that is not an argument"});
+bits_op({bs_test_tail, _}, _, _) -> {bool, plain};
+bits_op({bs_ensure, _, _}, [T], _) -> {{bin, place(T)}, plain};
+bits_op({bs_string, S}, [T], _) -> {{bin, (place(T) + bit_size(S)) rem 8}, plain};
+bits_op(bs_utf8, [T], _) -> {{field, aligned(T), {int, 0, 16#10FFFF}}, plain};
+bits_op({bs_match, binary, _, _, Unit}, [T, _], [_, {c, all}]) when Unit =:= 8; Unit =:= 1 ->
+    {{field, 0, rest(T)}, plain};
+bits_op({bs_match, Type, Signed, Little, Unit}, [T, _], [_, {c, Size}]) when is_integer(Size) ->
+    N = Size * Unit,
+    K = place(T),
+    {{field, (K + N) rem 8, field(Type, Signed, Little, K, N)}, plain};
+bits_op({bs_match, binary, _, _, 8}, [T, {int, _, _}], _) ->
+    {{field, aligned(T), {bin, 0}}, plain};
+bits_op({bs_match, _, _, _, _}, _, _) ->
+    throw({unsupported, "a field of a binary whose size is not known"});
+bits_op(bs_extract, [{field, _, {no, Why}}], _) -> throw({unsupported, Why});
+bits_op(bs_extract, [{field, _, T}], _) -> {T, plain};
+bits_op(bs_get_tail, [T], _) -> {{bin, place(T)}, plain};
+bits_op(Op, _, _) ->
+    throw({unsupported, io_lib:format("~tp on these operands is not native", [Op])}).
+
+bits({bin, K}) -> K;
+bits({field, K, _}) -> K;
+bits(_) -> no.
+
+place(T) ->
+    case bits(T) of
+        no -> throw({unsupported, "matches in what is not a binary"});
+        K -> K
+    end.
+
+aligned(T) ->
+    case place(T) of
+        0 -> 0;
+        _ -> throw({unsupported, "a field that must begin with a byte does not"})
+    end.
+
+rest(T) ->
+    case place(T) of
+        0 -> {bin, 0};
+        _ -> {no, "a binary that begins within a byte"}
+    end.
+
+field(integer, _, true, K, N) when K =/= 0; N rem 8 =/= 0 ->
+    {no, "a little-endian field that is not whole bytes"};
+field(integer, Signed, _, K, N) when N > 0, K + N =< 64 ->
+    case Signed of
+        true -> {int, -(1 bsl (N - 1)), (1 bsl (N - 1)) - 1};
+        false -> {int, 0, (1 bsl N) - 1}
+    end;
+field(integer, _, _, _, 0) -> {int, 0, 0};
+field(integer, _, _, _, _) -> {no, "an integer field that is not within eight bytes"};
+field(float, _, _, 0, 64) -> float;
+field(float, _, _, _, _) -> {no, "a float that is not 64 bits at a whole byte"};
+field(binary, _, _, 0, N) when N rem 8 =:= 0 -> {bin, 0};
+field(binary, _, _, _, _) -> {no, "a binary that is not whole bytes"}.
+
+phi(T, none) -> T;
+phi(T, T) -> T;
+phi({int, A, B}, {int, C, D}) -> {int, min(A, C), max(B, D)};
+phi(bool, {k, K}) when is_boolean(K) -> bool;
+phi({k, K}, bool) when is_boolean(K) -> bool;
+phi(A, B) ->
+    case [T || T <- [A, B], T =:= low orelse is_integer(bits(T))] of
+        [] -> term;
+        _ -> throw({unsupported, "a variable that is a binary on one way only"})
+    end.
+
+arith(Op, Ts, Low) ->
+    case lists:member(float, Ts) of
+        true when Op =:= '+'; Op =:= '-'; Op =:= '*'; Op =:= abs -> {float, plain};
+        true -> throw({unsupported, io_lib:format("~tp of a float", [Op])});
+        false -> int(Op, [operand(Op, T) || T <- Ts], Low)
+    end.
+
+operand(_, {int, Lo, Hi}) -> {Lo, Hi};
+operand(_, low) -> {_, Lo, Hi} = ?LOW, {Lo, Hi};
+operand(Op, term) when Op =/= min, Op =/= max -> erlane_native_range:signed();
+operand(Op, _) -> throw({unsupported, io_lib:format("~tp of what is not a number", [Op])}).
+
+%% An operation that is not exact in 64 bits: wrap when only low bits are used, be wide when the
+%% next operation takes the width away again, else test.
+int(Op, Ranges, Low) ->
+    Exact = case Ranges of
+                [A] -> erlane_native_range:op(Op, A, {0, 0});
+                [A, B] -> erlane_native_range:op(Op, A, B)
+            end,
+    Class = case Exact of
+                unknown -> big;
+                _ -> erlane_native_range:class(Exact)
+            end,
+    Wraps = lists:member(Op, ['+', '-', '*', 'band', 'bor', 'bxor', 'bsl', 'bnot']),
+    case {Class, Low} of
+        {C, _} when Wraps, (C =:= signed orelse C =:= unsigned) -> {int_type(Exact), wrap};
+        {C, _} when C =:= signed; C =:= unsigned ->
+            {int_type(Exact), {plain, machine(Op, [Exact | Ranges])}};
+        {_, low} when Wraps -> {low, wrap};
+        {128, _} when Low =:= wide; Low =:= double -> {int_type(Exact), {plain, 128}};
+        {256, double} when Op =/= 'div', Op =/= 'rem' -> {int_type(Exact), {plain, 256}};
+        _ -> checked(Op, Exact, Ranges)
+    end.
+
+%% The machine integer that all of these fit in.
+machine(Op, Ranges) ->
+    Classes = [erlane_native_range:class(R) || R <- Ranges],
+    case lists:usort(Classes) of
+        [signed] -> signed;
+        [unsigned] -> unsigned;
+        [signed, unsigned] ->
+            case lists:all(fun({Lo, _}) -> Lo >= 0 end, Ranges) of
+                true -> unsigned;
+                false -> 128
+            end;
+        _ ->
+            case {lists:member(big, Classes), lists:member(256, Classes)} of
+                {false, false} -> 128;
+                {false, true} when Op =/= 'div', Op =/= 'rem' -> 256;
+                _ -> throw({unsupported, io_lib:format("~tp on integers of this size", [Op])})
+            end
+    end.
+
+checked(Op, Exact, Ranges) ->
+    {_, Max} = erlane_native_range:signed(),
+    To = case lists:any(fun({_, Hi}) -> Hi > Max end, Ranges)
+             andalso lists:all(fun({Lo, _}) -> Lo >= 0 end, Ranges) of
+             true -> unsigned;
+             false -> signed
+         end,
+    Wide = case Exact of
+               unknown ->
+                   %% A shift by a variable, tested to be less than 64.
+                   case machine(Op, Ranges) of
+                       signed -> signed;
+                       W when W =:= unsigned; W =:= 128 -> 256;
+                       _ -> throw({unsupported, "a shift of an integer of this size"})
+                   end;
+               _ ->
+                   case machine(Op, Ranges) of
+                       signed -> signed;
+                       _ -> machine(Op, [Exact | Ranges])
+                   end
+           end,
+    {int_type(erlane_native_range:To()), {checked, Wide, To}}.
+
+%% Variables of which all uses look at the lowest 64 bits only (`low'), or take the width away
+%% again, so that 128 (`wide') or even 256 bits (`double') are worth it.
+lowonly(#{order := Order, blocks := Blocks}) ->
+    Uses = lists:foldl(fun(L, Acc) -> uses(maps:get(L, Blocks), Acc) end, #{}, Order),
+    Ins = lists:append([lists:reverse(element(1, maps:get(L, Blocks)))
+                        || L <- lists:reverse(Order)]),
+    lists:foldl(fun({Dst, _, _, _}, Acc) ->
+                    Us = maps:get(Dst, Uses, [other]),
+                    Tests = [{low, fun(U) -> low_use(Dst, U, Acc) end},
+                             {double, fun(U) -> double_use(Dst, U) end},
+                             {wide, fun(U) -> wide_use(Dst, U) end}],
+                    case [How || {How, Test} <- Tests, lists:all(Test, Us)] of
+                        [How | _] -> Acc#{Dst => How};
+                        [] -> Acc
+                    end
+                end, #{}, Ins).
+
+uses({Ins, Last}, Acc0) ->
+    Acc = lists:foldl(fun({Dst, Op, Args, _}, A) ->
+                          lists:foldl(fun(V, A1) -> use(V, {Dst, Op, Args}, A1) end, A, Args)
+                      end, Acc0, Ins),
+    lists:foldl(fun(V, A) -> use(V, other, A) end, Acc,
+                case Last of
+                    {ret, V} -> [V];
+                    {br, V, _, _} -> [V];
+                    {switch, V, _, _} -> [V];
+                    {tail, _, Args, _} -> Args;
+                    _ -> []
+                end).
+
+use({v, _}, {_, ok, _}, Acc) -> Acc;
+use({v, V}, Use, Acc) -> maps:update_with(V, fun(Us) -> [Use | Us] end, [Use], Acc);
+use({{v, V}, From}, _, Acc) when is_integer(From) -> use({v, V}, other, Acc);
+use(_, _, Acc) -> Acc.
+
+low_use(_, {_, {bif, 'band'}, [{c, M}, _]}, _) when is_integer(M), M >= 0, M < 1 bsl 64 -> true;
+low_use(_, {_, {bif, 'band'}, [_, {c, M}]}, _) when is_integer(M), M >= 0, M < 1 bsl 64 -> true;
+low_use(V, {Dst, {bif, 'bsl'}, [{v, V}, {c, _}]}, Low) -> maps:get(Dst, Low, none) =:= low;
+low_use(_, {Dst, {bif, Op}, _}, Low) when Op =:= '+'; Op =:= '-'; Op =:= '*'; Op =:= 'band';
+                                          Op =:= 'bor'; Op =:= 'bxor'; Op =:= 'bnot' ->
+    maps:get(Dst, Low, none) =:= low;
+low_use(_, _, _) -> false.
+
+double_use(V, {_, {bif, 'bsr'}, [{v, V}, {c, _}]}) -> true;
+double_use(_, {_, {bif, Op}, _}) -> Op =:= 'band' orelse Op =:= '+' orelse Op =:= '-';
+double_use(_, _) -> false.
+
+wide_use(V, Use = {_, {bif, Op}, _}) ->
+    double_use(V, Use)
+        orelse lists:member(Op, ['rem', 'div', '<', '>', '=<', '>=', '=:=', '=/=', '==', '/=']);
+wide_use(_, _) -> false.
+
+%% The longest way through a body, in operations: what fuel one turn takes.
+cost(#{order := Order, blocks := Blocks}) ->
+    Costs = lists:foldl(fun(L, Acc) ->
+                            {Ins, Last} = maps:get(L, Blocks),
+                            Own = lists:sum([weight(Op) || {_, Op, _, _} <- Ins]),
+                            Then = lists:max([0 | [maps:get(N, Acc) || N <- next(Last)]]),
+                            Acc#{L => Own + Then + 1}
+                        end, #{}, lists:reverse(Order)),
+    maps:get(0, Costs).
+
+next({jmp, L}) -> [L];
+next({br, _, T, F}) -> [T, F];
+next({switch, _, L, List}) -> [L | [N || {_, N} <- List]];
+next(_) -> [].
+
+weight({bif, Op}) when Op =:= 'div'; Op =:= 'rem' -> 30;
+weight({bif, '/'}) -> 6;
+weight({float, '/'}) -> 6;
+weight({math, _}) -> 30;
+weight({call, _}) -> 4;
+weight(Op) when Op =:= put_tuple; Op =:= put_list; Op =:= get_hd; Op =:= get_tl;
+                Op =:= is_nonempty_list; Op =:= get_tuple_element; Op =:= is_tagged_tuple -> 12;
+weight({bs_match, binary, _, _, _}) -> 20;
+weight({bs_string, S}) -> byte_size(S);
+weight(bs_utf8) -> 6;
+weight(_) -> 2.

@@ -1,0 +1,105 @@
+%% SPDX-License-Identifier: Apache-2.0
+%% @doc The text that every module's machine code begins and ends with: what it calls of the VM, the
+%% decoder of UTF-8, and the NIF that reads its counters. Pure.
+%%
+%% The NIF interface is declared here and not in C, so that clang alone is needed, and no header.
+-module(erlane_native_runtime).
+
+-export([declarations/0, functions/1]).
+
+%% @doc What is called, with 64-bit longs, and the types of the table of NIFs.
+-spec declarations() -> iodata().
+declarations() ->
+    ["%func = type { i8*, i32, i64 (i8*, i32, i64*)*, i32 }\n",
+     "%entry = type { i32, i32, i8*, i32, %func*, i32 (i8*, i8**, i64)*, i8*, "
+     "i32 (i8*, i8**, i8**, i64)*, i8*, i8*, i32, i64, i8* }\n",
+     [["declare ", D, "\n"] || D <-
+         ["i32 @enif_get_long(i8*, i64, i64*)", "i32 @enif_get_ulong(i8*, i64, i64*)",
+          "i32 @enif_get_double(i8*, i64, double*)", "i64 @enif_make_long(i8*, i64)",
+          "i64 @enif_make_ulong(i8*, i64)", "i64 @enif_make_double(i8*, double)",
+          "i64 @enif_make_tuple_from_array(i8*, i64*, i32)",
+          "i64 @enif_make_list_from_array(i8*, i64*, i32)",
+          "i64 @enif_make_list_cell(i8*, i64, i64)",
+          "i64 @enif_make_sub_binary(i8*, i64, i64, i64)",
+          "i64 @enif_make_atom_len(i8*, i8*, i64)", "i32 @enif_inspect_binary(i8*, i64, i64*)",
+          "i32 @enif_get_list_cell(i8*, i64, i64*, i64*)",
+          "i32 @enif_get_tuple(i8*, i64, i32*, i64**)", "i32 @enif_consume_timeslice(i8*, i32)",
+          "i32 @enif_is_identical(i64, i64)", "i32 @enif_compare(i64, i64)",
+          "i32 @enif_term_type(i8*, i64)"]],
+     [["declare { i64, i1 } @llvm.s", Op, ".with.overflow.i64(i64, i64)\n"]
+      || Op <- ["add", "sub", "mul"]],
+     [["declare double @llvm.", F, ".f64(double)\n"]
+      || F <- ["fabs", "sqrt", "round", "floor", "ceil"]],
+     [["declare i", W, " @llvm.bswap.i", W, "(i", W, ")\n"] || W <- ["16", "32", "64"]],
+     [["declare double @", F, "(double)\n"]
+      || F <- ["sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "log",
+               "log2", "log10", "floor", "ceil"]],
+     [["declare double @", F, "(double, double)\n"] || F <- ["pow", "atan2", "fmod"]],
+     "!0 = !{!\"branch_weights\", i32 10000, i32 1}\n",
+     "!1 = !{!\"branch_weights\", i32 1, i32 1000}\n"].
+
+%% @doc What every module has besides its units.
+-spec functions(Reasons :: non_neg_integer()) -> iodata().
+functions(Reasons) ->
+    N = integer_to_list(Reasons),
+    N1 = integer_to_list(Reasons + 1),
+    ["define internal i32 @upgrade(i8* %env, i8** %priv, i8** %old, i64 %info) {\n"
+     "  %r = call i32 @load(i8* %env, i8** %priv, i64 %info)\n  ret i32 %r\n}\n",
+     %% {Yields, Count of each reason ...}
+     "define internal i64 @counts(i8* %env, i32 %argc, i64* %argv) {\nentry:\n",
+     "  %a = alloca [", N1, " x i64]\n",
+     "  %p = bitcast [", N1, " x i64]* %a to i64*\n",
+     "  %y = load atomic i64, i64* @yields monotonic, align 8\n",
+     "  %yt = call i64 @enif_make_long(i8* %env, i64 %y)\n  store i64 %yt, i64* %p\n",
+     "  br label %loop\nloop:\n",
+     "  %i = phi i64 [ 0, %entry ], [ %j, %next ]\n",
+     "  %more = icmp slt i64 %i, ", N, "\n  br i1 %more, label %next, label %done\nnext:\n",
+     "  %q = getelementptr i64, i64* @counters, i64 %i\n",
+     "  %c = load atomic i64, i64* %q monotonic, align 8\n",
+     "  %t = call i64 @enif_make_long(i8* %env, i64 %c)\n",
+     "  %j = add i64 %i, 1\n",
+     "  %e = getelementptr i64, i64* %p, i64 %j\n  store i64 %t, i64* %e\n  br label %loop\n",
+     "done:\n",
+     "  %r = call i64 @enif_make_tuple_from_array(i8* %env, i64* %p, i32 ", N1, ")\n",
+     "  ret i64 %r\n}\n",
+     utf8()].
+
+%% The length of the character at a place, 0 when there is none; its number goes to the slot.
+%% Ranges of the second byte keep out long forms, surrogates and what is above 16#10FFFF.
+utf8() ->
+    ["define internal i64 @utf8(i8* %p, i64 %left, i64* %out) alwaysinline {\n",
+     "  %some = icmp ne i64 %left, 0\n  br i1 %some, label %first, label %bad\nfirst:\n",
+     "  %b0 = load i8, i8* %p\n  %a = zext i8 %b0 to i64\n",
+     "  %ascii = icmp ult i64 %a, 128\n  br i1 %ascii, label %one, label %multi\none:\n",
+     "  store i64 %a, i64* %out\n  ret i64 1\nmulti:\n",
+     "  %lo = icmp uge i64 %a, 194\n  %hi = icmp ule i64 %a, 244\n  %ok = and i1 %lo, %hi\n",
+     "  br i1 %ok, label %size, label %bad\nsize:\n",
+     "  %is3 = icmp uge i64 %a, 224\n  %is4 = icmp uge i64 %a, 240\n",
+     "  %n3 = select i1 %is3, i64 3, i64 2\n  %n = select i1 %is4, i64 4, i64 %n3\n",
+     "  %fits = icmp ule i64 %n, %left\n  br i1 %fits, label %second, label %bad\nsecond:\n",
+     "  %p1 = getelementptr i8, i8* %p, i64 1\n  %c1 = load i8, i8* %p1\n",
+     "  %b = zext i8 %c1 to i64\n",
+     "  %e0 = icmp eq i64 %a, 224\n  %f0 = icmp eq i64 %a, 240\n",
+     "  %min1 = select i1 %e0, i64 160, i64 128\n  %min = select i1 %f0, i64 144, i64 %min1\n",
+     "  %ed = icmp eq i64 %a, 237\n  %f4 = icmp eq i64 %a, 244\n",
+     "  %max1 = select i1 %ed, i64 159, i64 191\n  %max = select i1 %f4, i64 143, i64 %max1\n",
+     "  %ge = icmp uge i64 %b, %min\n  %le = icmp ule i64 %b, %max\n  %in = and i1 %ge, %le\n",
+     "  br i1 %in, label %bits, label %bad\nbits:\n",
+     "  %bl = and i64 %b, 63\n",
+     "  br i1 %is3, label %third, label %two\ntwo:\n",
+     "  %a2 = and i64 %a, 31\n  %s2 = shl i64 %a2, 6\n  %v2 = or i64 %s2, %bl\n",
+     "  store i64 %v2, i64* %out\n  ret i64 2\nthird:\n",
+     "  %p2 = getelementptr i8, i8* %p, i64 2\n  %d0 = load i8, i8* %p2\n",
+     "  %d = zext i8 %d0 to i64\n  %dt = and i64 %d, 192\n  %dok = icmp eq i64 %dt, 128\n",
+     "  br i1 %dok, label %dbits, label %bad\ndbits:\n  %dl = and i64 %d, 63\n",
+     "  br i1 %is4, label %fourth, label %three\nthree:\n",
+     "  %a3 = and i64 %a, 15\n  %s3 = shl i64 %a3, 12\n  %t3 = shl i64 %bl, 6\n",
+     "  %u3 = or i64 %s3, %t3\n  %v3 = or i64 %u3, %dl\n",
+     "  store i64 %v3, i64* %out\n  ret i64 3\nfourth:\n",
+     "  %p3 = getelementptr i8, i8* %p, i64 3\n  %g0 = load i8, i8* %p3\n",
+     "  %g = zext i8 %g0 to i64\n  %gt = and i64 %g, 192\n  %gok = icmp eq i64 %gt, 128\n",
+     "  br i1 %gok, label %four, label %bad\nfour:\n  %gl = and i64 %g, 63\n",
+     "  %a4 = and i64 %a, 7\n  %s4 = shl i64 %a4, 18\n  %t4 = shl i64 %bl, 12\n",
+     "  %w4 = shl i64 %dl, 6\n  %x4 = or i64 %s4, %t4\n  %y4 = or i64 %x4, %w4\n",
+     "  %v4 = or i64 %y4, %gl\n  store i64 %v4, i64* %out\n  ret i64 4\nbad:\n",
+     "  store i64 0, i64* %out\n  ret i64 0\n}\n"].

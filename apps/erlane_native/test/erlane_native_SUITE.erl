@@ -1,0 +1,245 @@
+%% SPDX-License-Identifier: Apache-2.0
+%% The whole way, from the attribute to machine code: values and exceptions as on BEAM, hand-back,
+%% giving way, what the cache does with damage, and hosts without a compiler.
+-module(erlane_native_SUITE).
+
+-include_lib("kernel/include/file.hrl").
+-include_lib("stdlib/include/assert.hrl").
+
+-export([all/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
+-export([same/1, handed_back/1, recursion/1, gives_way/1, off_and_on/1, lazy/1, damaged/1,
+         not_private/1, no_clang/1, switched_off/1, refused/1, strict/1, own_on_load/1,
+         ir_and_asm/1]).
+
+all() ->
+    [same, handed_back, recursion, gives_way, off_and_on, lazy, damaged, not_private, no_clang,
+     switched_off, refused, strict, own_on_load, ir_and_asm].
+
+init_per_suite(Config) ->
+    case erlane_native_clang:find() of
+        {ok, _, _} -> Config;
+        {error, Why} -> {skip, lists:flatten(Why)}
+    end.
+
+end_per_suite(_) -> ok.
+
+%% Each case has a cache of its own.
+init_per_testcase(Case, Config) ->
+    Cache = filename:join([proplists:get_value(priv_dir, Config), Case, "cache"]),
+    os:putenv("ERLANE_NATIVE_CACHE", Cache),
+    [{cache, Cache} | Config].
+
+end_per_testcase(_, _) ->
+    [os:unsetenv(V) || V <- ["ERLANE_NATIVE_CACHE", "ERLANE_CLANG", "ERLANE_NATIVE"]],
+    ok.
+
+%% Values of loops over integers, binaries and floats.
+same(_) ->
+    M = native(?FUNCTION_NAME, source()),
+    B = beam(?FUNCTION_NAME, source()),
+    Bytes = list_to_binary(lists:seq(0, 255)),
+    [?assertEqual(call(B, F, As), call(M, F, As))
+     || {F, As} <- [{lcg, [42, 1000]}, {lcg, [-42, 10]}, {lcg, [1 bsl 64, 10]},
+                    {fnv, [Bytes]}, {fnv, [<<>>]}, {sum, [Bytes, 0]}, {sum, [<<1, 2, 3>>, 7]},
+                    {orbit, [0.3, 0.4, 100]}, {varint, [<<16#96, 1, 7>>, 0, 0]},
+                    {varint, [binary:copy(<<255>>, 20), 0, 0]}, {chars, [<<"h\303\266he">>, 0]}]],
+    {ok, #{state := native, refused := []}} = erlane_native:info(M).
+
+%% What native code does not do is done by BEAM, with the source's names in the exception.
+handed_back(_) ->
+    M = native(?FUNCTION_NAME, source()),
+    B = beam(?FUNCTION_NAME, source()),
+    [?assertEqual(call(B, F, As), call(M, F, As))
+     || {F, As} <- [{lcg, [a, 10]}, {fnv, [<<1:3>>]}, {fnv, [foo]}, {fnv, [<<"abc", 1:1>>]},
+                    {sum, [<<1, 0>>, 1 bsl 63 - 1]}, {sum, [<<1, 0>>, x]},
+                    {orbit, [1.0e200, 0.5, 9]},
+                    {orbit, [1, a, 3]}, {varint, [<<1:9>>, 0, 0]}, {varint, [<<1, 2>>, -1, 0]},
+                    {chars, [<<255>>, 0]}, {chars, [<<"ab">>, 1.5]}]],
+    {ok, #{deopts := Deopts}} = erlane_native:info(M),
+    ?assert(lists:keymember("the result of + has more than 64 bits", 3, Deopts)),
+    ?assert(lists:keymember("a result is not a finite float", 3, Deopts)).
+
+%% Calls that are not jumps; too deep for the native stack is no error.
+recursion(_) ->
+    Source = ["-native([fib/1, down/1, tak/3]).\n-export([fib/1, down/1, tak/3]).\n",
+              "fib(N) when N < 2 -> N;\nfib(N) -> fib(N - 1) + fib(N - 2).\n",
+              "down(0) -> 0;\ndown(N) -> 1 + down(N - 1).\n",
+              "tak(X, Y, Z) when Y >= X -> Z;\n",
+              "tak(X, Y, Z) -> tak(tak(X - 1, Y, Z), tak(Y - 1, Z, X), tak(Z - 1, X, Y)).\n"],
+    M = native(?FUNCTION_NAME, Source),
+    B = beam(?FUNCTION_NAME, Source),
+    [?assertEqual(call(B, F, As), call(M, F, As))
+     || {F, As} <- [{fib, [20]}, {fib, [a]}, {fib, [3.0]}, {down, [100]}, {down, [20000]},
+                    {down, [b]}, {tak, [8, 4, 2]}, {tak, [1, -1, atom]}, {tak, [1, 0, a]}]].
+
+%% A long loop leaves the scheduler to others: the turns of another process on it are counted.
+gives_way(_) ->
+    M = native(?FUNCTION_NAME, source()),
+    Self = self(),
+    {Worker, Ref} = spawn_opt(fun() -> Self ! {done, M:lcg(1, 200000000)} end,
+                              [{scheduler, 1}, monitor]),
+    _ = spawn_opt(fun() -> ticks(Self, Worker, 0) end, [{scheduler, 1}, link]),
+    Value = receive {done, V} -> V after 60000 -> error(timeout) end,
+    receive {'DOWN', Ref, process, Worker, normal} -> ok after 10000 -> error(timeout) end,
+    Ticks = receive {ticks, N} -> N after 10000 -> error(timeout) end,
+    {ok, #{yields := Yields}} = erlane_native:info(M),
+    ?assert(is_integer(Value)),
+    ?assert(Yields > 20),
+    ?assert(Ticks > 20).
+
+ticks(Self, Worker, N) ->
+    case is_process_alive(Worker) of
+        true -> erlang:yield(), ticks(Self, Worker, N + 1);
+        false -> Self ! {ticks, N}
+    end.
+
+off_and_on(_) ->
+    M = native(?FUNCTION_NAME, source()),
+    Value = M:lcg(1, 100),
+    ok = erlane_native:off(M),
+    {ok, #{state := {beam, _}}} = erlane_native:info(M),
+    ?assertEqual(Value, M:lcg(1, 100)),
+    native = erlane_native:on(M),
+    ?assertEqual(Value, M:lcg(1, 100)).
+
+%% The first call asks for machine code, and is answered by BEAM meanwhile.
+lazy(_) ->
+    M = load(?FUNCTION_NAME, source(), [{parse_transform, erlane_native}]),
+    {ok, #{state := none}} = erlane_native:info(M),
+    Value = M:lcg(1, 100),
+    wait(fun() -> {ok, #{state := S}} = erlane_native:info(M), S =:= native end),
+    ?assertEqual(Value, M:lcg(1, 100)).
+
+%% An object that was cut short is not given to the VM but made again.
+damaged(Config) ->
+    Cache = proplists:get_value(cache, Config),
+    M = native(?FUNCTION_NAME, source()),
+    Value = M:lcg(1, 100),
+    [Object] = filelib:wildcard(filename:join(Cache, "*.so")),
+    {ok, Bytes} = file:read_file(Object),
+    ok = erlane_native:off(M),
+    %% Written beside it: the VM has the old file mapped.
+    ok = file:write_file(Object ++ ".new", binary:part(Bytes, 0, byte_size(Bytes) div 2)),
+    ok = file:rename(Object ++ ".new", Object),
+    native = erlane_native:on(M),
+    {ok, #file_info{size = Size}} = file:read_file_info(Object),
+    ?assert(Size > byte_size(Bytes) * 3 div 4),
+    ?assertEqual(Value, M:lcg(1, 100)).
+
+%% Nothing is loaded from where others may write.
+not_private(Config) ->
+    Cache = proplists:get_value(cache, Config),
+    ok = filelib:ensure_dir(filename:join(Cache, "x")),
+    ok = file:change_mode(Cache, 8#777),
+    M = load(?FUNCTION_NAME, source(), [{parse_transform, erlane_native}]),
+    {beam, Why} = erlane_native:ensure(M),
+    ?assertMatch({match, _}, re:run(Why, "written by others")),
+    ?assert(is_integer(M:lcg(1, 100))).
+
+no_clang(_) ->
+    os:putenv("ERLANE_CLANG", "no_such_program"),
+    M = load(?FUNCTION_NAME, source(), [{parse_transform, erlane_native}]),
+    {beam, Why} = erlane_native:ensure(M),
+    ?assertMatch({match, _}, re:run(Why, "not installed")),
+    ?assert(is_integer(M:lcg(1, 100))).
+
+switched_off(_) ->
+    M = load(?FUNCTION_NAME, source(), [{parse_transform, erlane_native}]),
+    os:putenv("ERLANE_NATIVE", "0"),
+    {beam, "switched off"} = erlane_native:ensure(M),
+    M2 = load(switched_off_2, source(), [{parse_transform, erlane_native}]),
+    {error, not_native} = erlane_native:info(M2),
+    ?assertEqual(M:lcg(1, 100), M2:lcg(1, 100)).
+
+%% Why, with line and words; the function is there all the same.
+refused(_) ->
+    Forms = forms(?FUNCTION_NAME, ["-native([f/1]).\n-export([f/1]).\n",
+                                   "f(P) ->\n  P ! hello.\n"]),
+    {ok, M, Beam, [{_, [Warning]}]} =
+        compile:forms(Forms, [{parse_transform, erlane_native}, binary, return]),
+    {5, erlane_native, What} = Warning,
+    ?assertEqual("f/1 stays on BEAM: calls erlang:'!'/2, which is not native",
+                 lists:flatten(erlane_native:format_error(What))),
+    {module, M} = code:load_binary(M, "", Beam),
+    ?assertEqual(hello, M:f(self())).
+
+strict(_) ->
+    Forms = forms(?FUNCTION_NAME, ["-native([{f, 1, [strict]}]).\n-export([f/1]).\n",
+                                   "f(P) ->\n  P ! hello.\n"]),
+    ?assertMatch({error, [{_, [{5, erlane_native, _}]}], []},
+                 compile:forms(Forms, [{parse_transform, erlane_native}, binary, return])).
+
+%% A module that does something of its own when it is loaded still does.
+own_on_load(_) ->
+    M = native(?FUNCTION_NAME, ["-on_load(start/0).\n-export([start/0]).\n" | source()]
+               ++ ["start() -> persistent_term:put({own_on_load_native, loaded}, yes), ok.\n"]),
+    ?assertEqual(yes, persistent_term:get({M, loaded})),
+    persistent_term:erase({M, loaded}).
+
+ir_and_asm(_) ->
+    M = native(?FUNCTION_NAME, source()),
+    {ok, Text} = erlane_native:ir(M),
+    ?assertMatch({match, _}, re:run(Text, "define internal i64 @u0")),
+    {ok, Asm} = erlane_native:asm(M),
+    ?assertMatch({match, _}, re:run(Asm, "nif_init:")).
+
+source() ->
+    ["-native([lcg/2, fnv/1, sum/2, orbit/3, varint/3, chars/2]).\n",
+     "-export([lcg/2, fnv/1, sum/2, orbit/3, varint/3, chars/2]).\n",
+     "lcg(X, 0) -> X;\n",
+     "lcg(X, N) -> lcg((X * 6364136223846793005 + 1442695040888963407)"
+     " band 16#FFFFFFFFFFFFFFFF, N - 1).\n",
+     "fnv(B) -> fnv(B, 14695981039346656037).\n",
+     "fnv(<<C, R/binary>>, H) ->\n",
+     "  fnv(R, ((H bxor C) * 1099511628211) band 16#FFFFFFFFFFFFFFFF);\n",
+     "fnv(<<>>, H) -> H.\n",
+     "sum(<<X:16/little-signed, R/binary>>, A) -> sum(R, A + X);\nsum(_, A) -> A.\n",
+     "orbit(X, Y, N) when is_float(X), is_float(Y), N > 0 ->\n",
+     "  orbit(X * X - Y * Y, 2.0 * X * Y, N - 1);\n",
+     "orbit(X, Y, _) when X > Y -> X;\norbit(_, _, _) -> none.\n",
+     "varint(<<1:1, X:7, R/binary>>, S, A) when S < 56 -> varint(R, S + 7, A bor (X bsl S));\n",
+     "varint(<<0:1, X:7, R/binary>>, S, A) -> {A bor (X bsl S), R};\nvarint(_, _, _) -> error.\n",
+     "chars(<<C/utf8, R/binary>>, N) -> chars(R, N + C);\nchars(<<>>, N) -> N.\n"].
+
+forms(Name, Source) ->
+    Text = lists:flatten(["-module(", atom_to_list(Name), ").\n" | Source]),
+    {ok, Tokens, _} = erl_scan:string(Text),
+    [begin {ok, F} = erl_parse:parse_form(Ts), F end || Ts <- split(Tokens, [])].
+
+split([], []) -> [];
+split([{dot, _} = Dot | Rest], Acc) -> [lists:reverse([Dot | Acc]) | split(Rest, [])];
+split([T | Rest], Acc) -> split(Rest, [T | Acc]).
+
+native(Case, Source) ->
+    M = load(list_to_atom(atom_to_list(Case) ++ "_native"), Source,
+             [{parse_transform, erlane_native}]),
+    native = erlane_native:ensure(M),
+    M.
+
+beam(Case, Source) -> load(list_to_atom(atom_to_list(Case) ++ "_beam"), Source, []).
+
+load(Name, Source, Options) ->
+    {ok, M, Beam} = compile:forms(forms(Name, Source), [binary, report | Options]),
+    {module, M} = code:load_binary(M, atom_to_list(M), Beam),
+    M.
+
+%% Value, or class, reason and the uppermost frame without its module.
+call(M, F, As) ->
+    try {value, apply(M, F, As)}
+    catch
+        C:R:Stack -> top(C, R, M, Stack)
+    end.
+
+top(C, R, M, [{M, Name, Args, _} | _]) -> {C, R, Name, Args};
+top(C, R, _, [{Other, Name, _, _} | _]) -> {C, R, Other, Name}.
+
+wait(Test) -> wait(Test, erlang:monotonic_time(millisecond) + 20000).
+
+wait(Test, Deadline) ->
+    case Test() of
+        true -> ok;
+        false ->
+            ?assert(erlang:monotonic_time(millisecond) < Deadline),
+            erlang:yield(),
+            wait(Test, Deadline)
+    end.

@@ -1,0 +1,142 @@
+%% SPDX-License-Identifier: Apache-2.0
+%% What the suites share: a module built twice, as it is and through the translator, and the
+%% comparison of what both answer.
+-module(erlane_native_ct).
+
+-export([source/1, forms/1, text_of/2, plain/3, native/4, why_not/3, forget/1]).
+-export([outcome/3, differs/4, times/1]).
+
+-export_type([outcome/0, how/0]).
+
+%% With its usual turns, giving way at each of them, going back to BEAM at each third.
+-type how() :: native | yields | deopts.
+
+-type outcome() :: {value, term()} | {error | exit | throw, term(), Frames :: list()}.
+
+%% @doc The forms of a module, from its debug information, without its name.
+-spec source(module()) -> [erl_parse:abstract_form()].
+source(Module) ->
+    {ok, {Module, [{abstract_code, {raw_abstract_v1, Forms}}]}} =
+        beam_lib:chunks(code:which(Module), [abstract_code]),
+    without_name(Forms).
+
+without_name(Forms) -> [F || F <- Forms, not is_name(F)].
+
+is_name({attribute, _, module, _}) -> true;
+is_name(_) -> false.
+
+%% @doc The forms of a text without macros and without a name.
+-spec forms(iodata()) -> [erl_parse:abstract_form()].
+forms(Text) ->
+    {ok, Tokens, _} = erl_scan:string(unicode:characters_to_list(Text), {2, 1}, [{text, false}]),
+    [{attribute, 1, file, {"generated.erl", 1}} | parse(Tokens)].
+
+%% @doc The part of such a text that is about this function.
+-spec text_of(atom(), iodata()) -> iodata().
+text_of(F, Text) ->
+    Parts = binary:split(iolist_to_binary(Text), <<"\n\n">>, [global]),
+    Name = atom_to_binary(F),
+    [[P, "\n"] || P <- Parts, binary:match(P, <<Name/binary, $(>>) =/= nomatch].
+
+parse([]) -> [];
+parse(Tokens) ->
+    {Form, [Dot | Rest]} = lists:splitwith(fun(T) -> element(1, T) =/= dot end, Tokens),
+    {ok, Parsed} = erl_parse:parse_form(Form ++ [Dot]),
+    [Parsed | parse(Rest)].
+
+%% @doc Compiled as they are, and loaded.
+-spec plain(module(), [erl_parse:abstract_form()], file:filename()) -> ok | {error, term()}.
+plain(Name, Forms, Dir) -> build(Name, Forms, Dir, []).
+
+%% @doc Compiled through the translator, and loaded; its native code is in use, if it has some.
+-spec native(module(), [erl_parse:abstract_form()], file:filename(), how()) ->
+          ok | {error, term()}.
+native(Name, Forms, Dir, How) ->
+    true = os:putenv("ERLANE_NATIVE_TEST", setting(How)),
+    try build(Name, Forms, Dir, [{parse_transform, erlane_native}]) of
+        ok ->
+            case erlane_native:ensure(Name) of
+                native -> ok;
+                {error, not_native} -> ok;
+                {beam, Why} -> {error, Why}
+            end;
+        Error -> Error
+    after
+        true = os:unsetenv("ERLANE_NATIVE_TEST")
+    end.
+
+setting(native) -> "";
+setting(yields) -> "yield";
+setting(deopts) -> "deopt=3".
+
+%% @doc Why a function of such a module is not native.
+-spec why_not(module(), atom(), arity()) -> none | string().
+why_not(Name, F, A) ->
+    case erlane_native:info(Name) of
+        {ok, #{functions := Functions, refused := Refused}} ->
+            case lists:member({F, A}, Functions) of
+                true -> none;
+                false -> hd([Why || {FA, _, Why} <- Refused, FA =:= {F, A}] ++ ["unknown"])
+            end;
+        {error, not_native} -> "no function of its module is"
+    end.
+
+build(Name, [File | Forms], Dir, Options) ->
+    Named = case File of
+                {attribute, _, file, _} -> [File, {attribute, 1, module, Name} | Forms];
+                _ -> [{attribute, 1, module, Name}, File | Forms]
+            end,
+    case compile:forms(Named, [{outdir, Dir}, return, nowarn_unused_vars | Options]) of
+        {ok, Name, Beam, _Warnings} -> load(Name, Beam, Dir);
+        {error, Errors, _} -> {error, Errors}
+    end.
+
+load(Name, Beam, Dir) ->
+    Base = filename:join(Dir, atom_to_list(Name)),
+    ok = file:write_file(Base ++ ".beam", Beam),
+    ok = forget(Name),
+    {module, Name} = code:load_abs(Base),
+    ok.
+
+%% @doc The module is not loaded any more.
+-spec forget(module()) -> ok.
+forget(Name) ->
+    _ = code:purge(Name),
+    _ = code:delete(Name),
+    _ = code:purge(Name),
+    ok.
+
+%% @doc The value of a call, or the class and reason of its exception with the frames on top: as
+%% far as the first one of this module.
+-spec outcome(module(), atom(), [term()]) -> outcome().
+outcome(Module, Function, Args) ->
+    try apply(Module, Function, Args) of
+        Value -> {value, Value}
+    catch
+        Class:Reason:Stack -> {Class, Reason, top(Module, Stack)}
+    end.
+
+top(Module, [{Module, F, A, Where} | _]) -> [{'$module', F, A, Where}];
+top(Module, [Frame | Rest]) -> [Frame | top(Module, Rest)];
+top(_, []) -> [].
+
+%% @doc False, or what each of the two modules says. Two zeroes of another sign are not the same.
+-spec differs(module(), module(), atom(), [term()]) -> false | {outcome(), outcome()}.
+differs(Plain, Native, Function, Args) ->
+    case {outcome(Plain, Function, Args), outcome(Native, Function, Args)} of
+        {Same, Same} = Both ->
+            case term_to_binary(element(1, Both)) =:= term_to_binary(element(2, Both)) of
+                true -> false;
+                false -> Both
+            end;
+        Both -> Both
+    end.
+
+%% @doc So many, or what ERLANE_LONG says: a number, or 1 for a hundred times as many.
+-spec times(pos_integer()) -> pos_integer().
+times(N) ->
+    case os:getenv("ERLANE_LONG") of
+        false -> N;
+        "1" -> 100 * N;
+        Text -> list_to_integer(Text)
+    end.

@@ -1,0 +1,123 @@
+%% SPDX-License-Identifier: Apache-2.0
+%% Kernels in plain Erlang: their known answers, and that the native function says what the BEAM
+%% function says, for arguments good and bad; also when it gives way at every turn of a loop, and
+%% when it goes back to BEAM at every third. A kernel that is not taken runs on BEAM and stays in
+%% the comparison.
+%%
+%% ERLANE_LONG is the number of calls of each kernel, 1 for a hundred times as many as usual.
+-module(erlane_native_kernels_SUITE).
+
+-export([suite/0, all/0, groups/0, init_per_suite/1, end_per_suite/1, init_per_group/2,
+         end_per_group/2]).
+-export([vectors/1, generators/1, taken/1, answers/1, same/1, counted/1]).
+
+-include_lib("stdlib/include/assert.hrl").
+-include_lib("common_test/include/ct.hrl").
+-include_lib("proper/include/proper.hrl").
+
+%% So many calls of each kernel.
+-define(CALLS, 200).
+
+suite() -> [{timetrap, {hours, 4}}].
+
+all() -> [vectors, generators, {group, native}, {group, yields}, {group, deopts}].
+
+groups() ->
+    [{native, [], [taken, answers, same]}, {yields, [], [answers, same, counted]},
+     {deopts, [], [answers, same, counted]}].
+
+init_per_suite(Config) ->
+    Dir = filename:join(?config(priv_dir, Config), "beams"),
+    ok = filelib:ensure_dir(filename:join(Dir, "x")),
+    [{dir, Dir} | Config].
+
+end_per_suite(_) -> ok.
+
+init_per_group(Group, Config) ->
+    Dir = ?config(dir, Config),
+    Natives = [{M, native(M, Group, Dir)} || M <- erlane_native_kernels:modules()],
+    [{natives, maps:from_list(Natives)}, {how, Group} | Config].
+
+end_per_group(_, Config) ->
+    lists:foreach(fun erlane_native_ct:forget/1, maps:values(?config(natives, Config))).
+
+native(Module, Group, Dir) ->
+    Name = list_to_atom(lists:concat([Module, "_", Group])),
+    ok = erlane_native_ct:native(Name, erlane_native_ct:source(Module), Dir, Group),
+    Name.
+
+%% The kernels themselves are right: each has a published answer, or one from another formula.
+vectors(_) ->
+    Vectors = erlane_native_vectors:all(),
+    ?assertEqual([], erlane_native_kernels:all() -- [{M, F, length(A)} || {M, F, A, _} <- Vectors]),
+    [?assert(erlane_native_vectors:holds(Answer, apply(M, F, Args)), {F, Args, Answer})
+     || {M, F, Args, Answer} <- Vectors].
+
+%% Every generator makes arguments for which there is a value; most make others, too, for which
+%% there is none (some kernels have an answer to everything).
+generators(_) ->
+    Values = [{F, values(M, F, A)} || {M, F, A} <- erlane_native_kernels:all()],
+    ?assertEqual([], [F || {F, N} <- Values, N < 40]),
+    ?assert(length([F || {F, N} <- Values, N < 200]) > 50).
+
+values(M, F, A) ->
+    Count = counters:new(1, []),
+    Property = ?FORALL(Args, erlane_native_kernels:args(F, A),
+                       case erlane_native_ct:outcome(M, F, Args) of
+                           {value, _} -> counters:add(Count, 1, 1) =:= ok;
+                           _ -> true
+                       end),
+    true = proper:quickcheck(Property, [quiet, {numtests, 200}]),
+    counters:get(Count, 1).
+
+%% These are native. Of the others each has a reason.
+taken(Config) ->
+    Reasons = [{{F, A}, erlane_native_ct:why_not(name(M, Config), F, A)}
+               || {M, F, A} <- erlane_native_kernels:all()],
+    Refused = [R || {_, Why} = R <- Reasons, Why =/= none],
+    ct:pal("refused:~n~p", [Refused]),
+    ?assertEqual([], [R || {FA, _} = R <- Refused, lists:member(FA, native())]),
+    ?assertEqual([], [FA || {FA, Why} <- Refused, string:length(Why) < 5]).
+
+native() ->
+    [{lcg, 2}, {minstd, 2}, {xorshift64star, 2}, {collatz, 1}, {collatz_longest, 1}, {gcd, 2},
+     {modpow, 3}, {isqrt, 1}, {popcounts, 1}, {primes, 1}, {fib, 1}, {tak, 3}, {ackermann, 2},
+     {fnv1a32, 1}, {fnv1a64, 1}, {xxh64, 2}, {siphash24, 3},
+     {crc32c, 1}, {adler32, 1}, {byte_sum, 1},
+     {internet_checksum, 1}, {murmur3_32, 2}, {varints, 1}, {utf8_valid, 1}, {utf8_length, 1},
+     {json_scan, 1}, {http_head, 1}, {luhn, 1}, {mandelbrot, 2}, {mandel_point, 3}, {kepler, 2},
+     {spectral_sum, 1}, {sqrt_newton, 2}, {horner, 2}, {logistic, 2}, {int_mean, 2}].
+
+%% The settings of the two groups were at work.
+counted(Config) ->
+    Infos = [I || Native <- maps:values(?config(natives, Config)),
+                  {ok, I} <- [erlane_native:info(Native)]],
+    Yields = lists:sum([N || #{yields := N} <- Infos]),
+    Deopts = lists:sum([N || #{deopts := List} <- Infos, {_, _, _, N} <- List]),
+    case ?config(how, Config) of
+        yields -> ?assert(Yields > 1000, Yields);
+        deopts -> ?assert(Deopts > 1000, Deopts)
+    end.
+
+name(Module, Config) -> maps:get(Module, ?config(natives, Config)).
+
+answers(Config) ->
+    [?assert(erlane_native_vectors:holds(Answer, apply(name(M, Config), F, Args)), {F, Args})
+     || {M, F, Args, Answer} <- erlane_native_vectors:all()].
+
+%% Value, or class, reason and frames.
+same(Config) ->
+    Times = erlane_native_ct:times(?CALLS),
+    [begin
+         Native = name(M, Config),
+         Property = ?FORALL(Args, erlane_native_kernels:args(F, A), same(M, Native, F, Args)),
+         ?assert(proper:quickcheck(Property, [quiet, {numtests, Times}]), F)
+     end || {M, F, A} <- erlane_native_kernels:all()].
+
+same(Plain, Native, F, Args) ->
+    case erlane_native_ct:differs(Plain, Native, F, Args) of
+        false -> true;
+        {Beam, Machine} ->
+            ct:pal("~s~p:~n  BEAM   ~p~n  native ~p", [F, Args, Beam, Machine]),
+            false
+    end.
