@@ -4,15 +4,15 @@
 
 -export([all/0, suite/0]).
 -export([echo/1, http/1, short/1, server/1, server_idle/1, proxy/1, latency/1, idle/1, metrics/1,
-         scrape/1, shard/1, flood/1, flood_fanout/1, flood_latency/1, flood_matrix/1, batch/1,
-         fanout/1, fanout_pull/1, fanout_sockets/1, wrong_names/1]).
+         scrape/1, shard/1, native/1, flood/1, flood_fanout/1, flood_latency/1, flood_matrix/1,
+         batch/1, fanout/1, fanout_pull/1, fanout_sockets/1, wrong_names/1]).
 
 -include_lib("stdlib/include/assert.hrl").
 
 suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
-    [echo, http, short, server, server_idle, proxy, latency, idle, metrics, scrape, shard,
+    [echo, http, short, server, server_idle, proxy, latency, idle, metrics, scrape, shard, native,
      flood, flood_fanout, flood_latency, flood_matrix, batch, fanout, fanout_pull, fanout_sockets,
      wrong_names].
 
@@ -32,6 +32,10 @@ metrics(_) -> quick("metrics", ["counters", "ets", "counter", "folsom-histogram"
 shard(_) ->
     quick("shard", ["counters", "ets-plain", "ets", "ets-auto", "ets-decentralized",
                     "ets-per-scheduler", "gen_server", "shards", "shards-buffer"]).
+
+%% Each is called once in all three ways, and has to say the same.
+native(_) ->
+    quick("native", ["lcg", "fnv1a64", "hex_encode", "mandelbrot", "nrev"]).
 
 flood(_) ->
     quick("flood", ["stock", "buffer", "delay_send", "tuned", "tuned-boot", "tls",

@@ -42,6 +42,7 @@ scenarios() ->
       "echo" => "system calls for one echo",
       "metrics" => "one update of a counter or histogram",
       "shard" => "counters under keys, updated by 100 processes",
+      "native" => "kernels on BEAM, as native functions, and in C behind a NIF",
       "scrape" => "pauses of the schedulers while many series are written out",
       "flood" => "messages to a process on another node, and their answers",
       "flood-fanout" => "one message to many processes on one node and on ten",
@@ -57,8 +58,8 @@ help() ->
     "       erlane bench --list\n"
     "\n"
     "  --rounds N          rounds of each contestant; the first is left out (9)\n"
-    "  --round-ms N        length of a round (1000; latency 2000; metrics, shard 300; idle:\n"
-    "                      without traffic 10000)\n"
+    "  --round-ms N        length of a round (1000; latency 2000; metrics, shard 300; native\n"
+    "                      150 for each kernel; idle: without traffic 10000)\n"
     "  --connections N,..  numbers of connections (1,100,1000; short, server 100; latency,\n"
     "                      echo 1,100; idle 20000; server-idle 10000; fanout: processes,\n"
     "                      1,1000,10000,100000; fanout-sockets 1000,5000)\n"
@@ -170,6 +171,7 @@ defaults(Scenario) ->
                    "idle" -> #{connections => [20000]};
                    "metrics" -> #{round_ms => 300};
                    "shard" -> #{round_ms => 300};
+                   "native" -> #{round_ms => 150};
                    "flood" -> #{payload => [0]};
                    "flood-fanout" -> #{payload => [0]};
                    "flood-latency" -> #{payload => [0], round_ms => 2000};
@@ -185,7 +187,8 @@ quick(Scenario) ->
     Few = ["gen_tcp", "erlane", "relay", "c-epoll", "counters", "ets", "counter", "histogram",
            "none", "text", "erlane-http", "stock", "tuned", "lists", "helper", "router",
            "router-list", "loop", "fanout", "unbounded", "pull", "frames",
-           "plain", "batch", "shards", "shards-buffer"],
+           "plain", "batch", "shards", "shards-buffer",
+           "lcg", "fnv1a64", "hex_encode", "mandelbrot", "nrev"],
     #{rounds => 1, round_ms => 200, payload => [100], idle_ms => 1000, series => [1000],
       messages => 20000, far_nodes => 3, sizes => [0, 1024], senders => [1, 10],
       receivers => [1, 100], topics => 10, web_clients => 20, pullers => 10, pulled => 100,
@@ -222,7 +225,7 @@ run(Scenario, Settings, Args) ->
 
 %% Without the load generator nothing can be measured.
 load_or_fail(Here, _) when Here =:= "metrics"; Here =:= "scrape"; Here =:= "batch" -> ok;
-load_or_fail("shard", _) -> ok;
+load_or_fail(Here, _) when Here =:= "shard"; Here =:= "native" -> ok;
 load_or_fail("flood" ++ _, _) -> ok;
 load_or_fail("fanout" ++ _, _) -> ok;
 load_or_fail(_, Config) ->
@@ -241,6 +244,7 @@ result(Scenario, Settings, Args, #{root := Root} = Config) ->
                  "echo" -> erlane_bench_lab;
                  "metrics" -> erlane_bench_metrics;
                  "shard" -> erlane_bench_shard;
+                 "native" -> erlane_bench_native;
                  "scrape" -> erlane_bench_scrape;
                  "flood" ++ _ -> erlane_bench_flood;
                  "batch" -> erlane_bench_batch;
@@ -249,7 +253,11 @@ result(Scenario, Settings, Args, #{root := Root} = Config) ->
              end,
     Cases = Module:run(Scenario, Settings, Config),
     #{only := Names, rounds := Rounds} = Settings,
-    Versions = [{list_to_binary(N), erlane_bench_contestant:version(N, Root)} || N <- Names],
+    Versions = case Scenario of
+                   "native" -> erlane_bench_native:versions(Root);
+                   _ -> [{list_to_binary(N), erlane_bench_contestant:version(N, Root)}
+                         || N <- Names]
+               end,
     #{name => list_to_binary(name(Settings)),
       date => list_to_binary(calendar:system_time_to_rfc3339(os:system_time(second),
                                                              [{offset, "Z"}])),

@@ -52,6 +52,8 @@ names("flood-latency") ->
     ["stock", "tuned", "router"];
 names("flood-matrix") ->
     ["stock", "tuned", "router", "router-list"];
+names("native") ->
+    erlane_bench_native:names();
 names("batch") ->
     ["plain", "batch", "batch-256"];
 names("fanout") ->
@@ -125,7 +127,8 @@ title("frames") -> "erlane_fanout:take_frames/1, one binary for all";
 title("gen_tcp-deferred") -> "gen_tcp, its listening socket with TCP_DEFER_ACCEPT";
 title("erlane-deferred") -> "erlane under gen_tcp, the same option";
 title("gen_tcp-defaults") -> "gen_tcp, default flags of the VM";
-title("socket-defaults") -> "socket backend, default flags of the VM".
+title("socket-defaults") -> "socket backend, default flags of the VM";
+title(Kernel) -> erlane_bench_native:title(Kernel).
 
 %% @doc Starts a contestant and waits until it listens. `missing' names what to install,
 %% `unavailable' what the kernel lacks; anything else that keeps it from running is `failed'.

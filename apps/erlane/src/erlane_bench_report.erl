@@ -69,6 +69,11 @@ about("shard") ->
     "Time from the first update to the end of the last one, divided by the updates; CPU time of "
     "the VM in the same way. All counters are read after each round and were exact. Median of the "
     "rounds, the first left out; a ratio is the median of the ratios within each round.";
+about("native") ->
+    "Time of a unit of work in one process: the Erlang function as the VM compiles it, the same "
+    "source through erlane_native, and the same in C behind a NIF written by hand. In a round the "
+    "three take turns of about 2 ms; a figure is the median of its turns, and of the rounds, the "
+    "first left out. A ratio is the median of the ratios within each round.";
 about("scrape") ->
     "The longest time that a process which is always ready waited for its turn, on any scheduler, "
     "while all series were written out and a writer on each scheduler updated them; the longest "
@@ -155,6 +160,10 @@ columns("metrics") ->
 columns("shard") ->
     [{"ns/update", ns, median, 1}, {"least", ns, min, 1}, {"ns CPU", cpu_ns, median, 1},
      {"updates/s", rate, median, 0}];
+columns("native") ->
+    [{"BEAM ns", beam_ns, median, 2}, {"native ns", native_ns, median, 2},
+     {"C ns", c_ns, median, 2}, {"BEAM / native", gain, median, 2}, {"least", gain, min, 2},
+     {"native / C", over_c, median, 2}];
 columns("scrape") ->
     [{"pause ms", pause_ms, median, 2}, {"least", pause_ms, min, 2},
      {"slice ms", slice_ms, median, 0}, {"scrape ms", scrape_ms, median, 0},
