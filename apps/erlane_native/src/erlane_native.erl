@@ -22,6 +22,8 @@
 -export([parse_transform/2, parse_transform_info/0, format_error/1]).
 -export([info/1, ensure/1, off/1, on/1, ir/1, asm/1]).
 
+-define(NOTHING, "no function was taken").
+
 -type why() :: {erlane_native_ssa:fa(), Line :: integer(), string()}.
 
 %% @doc Warnings are given beside the transformed forms.
@@ -77,7 +79,8 @@ finish(Forms, Natives, Taken, Refused, Name, Text, Reasons) ->
                end,
     case {Errors, Taken} of
         {[_ | _], _} -> {error, Messages(Errors), Messages(Warnings)};
-        {[], []} -> {warning, Forms, Messages(Warnings)};
+        {[], []} ->
+            {warning, erlane_native_forms:refused(Forms, Refused), Messages(Warnings)};
         {[], _} ->
             Module = erlane_native_forms:module(Forms),
             Binary = erlane_native_forms:companion(
@@ -167,6 +170,9 @@ info(Module) ->
                    functions => [FA || {FA, _, _} <- Units], refused => Refused, yields => Yields,
                    deopts => [{FA, Line, Why, N}
                               || {{FA, Line, Why}, N} <- lists:zip(Reasons, Counts), N > 0]}};
+        {none, Refused} ->
+            {ok, #{state => {beam, ?NOTHING}, functions => [], refused => Refused, yields => 0,
+                   deopts => []}};
         error -> {error, not_native}
     end.
 
@@ -176,6 +182,7 @@ info(Module) ->
 ensure(Module) ->
     case companion(Module) of
         {ok, Companion, _} -> erlane_native_load:ensure(Companion);
+        {none, _} -> {beam, ?NOTHING};
         error -> {error, not_native}
     end.
 
@@ -184,6 +191,7 @@ ensure(Module) ->
 off(Module) ->
     case companion(Module) of
         {ok, Companion, Binary} -> erlane_native_load:off(Companion, Binary);
+        {none, _} -> ok;
         error -> {error, not_native}
     end.
 
@@ -196,7 +204,7 @@ on(Module) -> ensure(Module).
 ir(Module) ->
     case companion(Module) of
         {ok, Companion, _} -> {ok, zlib:uncompress(maps:get(text, Companion:info()))};
-        error -> {error, not_native}
+        _ -> {error, not_native}
     end.
 
 %% @doc The assembler text of a module, as clang makes it on this host.
@@ -209,6 +217,7 @@ asm(Module) ->
 
 companion(Module) ->
     try Module:'\ncompanion'() of
+        {none, Refused} -> {none, Refused};
         {Companion, Binary} -> {ok, Companion, Binary}
     catch
         error:undef -> error

@@ -13,7 +13,7 @@
 %% works as any other.
 -module(erlane_native_forms).
 
--export([natives/1, strip/1, module/1, specs/1, small/1, user/4, companion/2]).
+-export([natives/1, strip/1, module/1, specs/1, small/1, user/4, refused/2, companion/2]).
 
 -type fa() :: {atom(), arity()}.
 
@@ -112,6 +112,15 @@ user(Forms, Units, Companion, Binary) ->
         ++ frames(Module, Units, Anno)
         ++ [known(Companion, Binary, Anno), on_load(OnLoad, Anno)]
         ++ Eof.
+
+%% @doc A module of which nothing was taken: as it is, and able to say why.
+-spec refused([erl_parse:abstract_form()], [{fa(), integer(), string()}]) ->
+          [erl_parse:abstract_form()].
+refused(Forms, Why) ->
+    {Head, Rest} = lists:splitwith(fun(F) -> element(1, F) =:= attribute end, Forms),
+    {Body, Eof} = lists:partition(fun(F) -> element(1, F) =/= eof end, Rest),
+    Anno = erl_anno:set_generated(true, erl_anno:new(0)),
+    Head ++ [{attribute, Anno, export, [{?COMPANION, 0}]} | Body] ++ [known(none, Why, Anno) | Eof].
 
 form({function, _, F, A, Clauses} = Form, Native, Graph, Units, Companion, Anno) ->
     case lists:keyfind({F, A}, 1, Units) of
@@ -261,9 +270,10 @@ repair(Module, Units, L) ->
      ++ [{clause, L, [{cons, L, H, T}], [], [{cons, L, H, Rest}]},
          {clause, L, [{nil, L}], [], [{nil, L}]}]}.
 
-known(Companion, Binary, L) ->
+%% What the module says of itself: its companion and the code of that, or why there is none.
+known(Companion, What, L) ->
     {function, L, ?COMPANION, 0,
-     [{clause, L, [], [], [erl_parse:abstract({Companion, Binary}, [{location, 0}])]}]}.
+     [{clause, L, [], [], [erl_parse:abstract({Companion, What}, [{location, 0}])]}]}.
 
 %% The code server may not be up yet when a release boots; the call below it always is.
 on_load(User, L) ->

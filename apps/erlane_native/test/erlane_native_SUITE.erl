@@ -161,7 +161,13 @@ refused(_) ->
     ?assertEqual("f/1 stays on BEAM: calls erlang:'!'/2, which is not native",
                  lists:flatten(erlane_native:format_error(What))),
     {module, M} = code:load_binary(M, "", Beam),
-    ?assertEqual(hello, M:f(self())).
+    ?assertEqual(hello, M:f(self())),
+    ?assertEqual({beam, "no function was taken"}, erlane_native:ensure(M)),
+    ?assertMatch({ok, #{state := {beam, _}, functions := [],
+                        refused := [{{f, 1}, 5, "calls erlang:'!'/2" ++ _}]}},
+                 erlane_native:info(M)),
+    ?assertEqual({error, not_native}, erlane_native:ir(M)),
+    ?assertEqual(ok, erlane_native:off(M)).
 
 strict(_) ->
     Forms = forms(?FUNCTION_NAME, ["-native([{f, 1, [strict]}]).\n-export([f/1]).\n",

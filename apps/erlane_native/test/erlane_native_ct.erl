@@ -57,7 +57,7 @@ native(Name, Forms, Dir, How) ->
         ok ->
             case erlane_native:ensure(Name) of
                 native -> ok;
-                {error, not_native} -> ok;
+                {beam, "no function was taken"} -> ok;
                 {beam, Why} -> {error, Why}
             end;
         Error -> Error
@@ -72,13 +72,10 @@ setting(deopts) -> "deopt=3".
 %% @doc Why a function of such a module is not native.
 -spec why_not(module(), atom(), arity()) -> none | string().
 why_not(Name, F, A) ->
-    case erlane_native:info(Name) of
-        {ok, #{functions := Functions, refused := Refused}} ->
-            case lists:member({F, A}, Functions) of
-                true -> none;
-                false -> hd([Why || {FA, _, Why} <- Refused, FA =:= {F, A}] ++ ["unknown"])
-            end;
-        {error, not_native} -> "no function of its module is"
+    {ok, #{functions := Functions, refused := Refused}} = erlane_native:info(Name),
+    case lists:member({F, A}, Functions) of
+        true -> none;
+        false -> hd([Why || {FA, _, Why} <- Refused, FA =:= {F, A}] ++ ["unknown"])
     end.
 
 build(Name, [File | Forms], Dir, Options) ->
