@@ -8,8 +8,8 @@
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 
 -record(st, {by_ref = #{} :: #{reference() => [reference()]},
-             %% monitor => {who, who's own monitor, socket}
-             monitors = #{} :: #{reference() => {pid(), reference(), erlane_tcp:socket()}}}).
+             %% Each is this server's monitor of the process that asked for it.
+             monitors = #{} :: #{reference() => {pid(), erlane_tcp:socket()}}}).
 
 -spec start_link() -> {ok, pid()} | {error, term()}.
 start_link() ->
@@ -34,14 +34,14 @@ init([]) ->
 
 -spec handle_call(term(), gen_server:from(), #st{}) -> {reply, term(), #st{}}.
 handle_call({monitor, Pid, {_, _, Ref} = Socket}, _From, #st{by_ref = By, monitors = Ms} = St) ->
-    MRef = make_ref(),
+    MRef = erlang:monitor(process, Pid),
     case erlane_nif:watch(Ref) of
         ok ->
-            Own = erlang:monitor(process, Pid),
             {reply, MRef,
              St#st{by_ref = By#{Ref => [MRef | maps:get(Ref, By, [])]},
-                   monitors = Ms#{MRef => {Pid, Own, Socket}}}};
+                   monitors = Ms#{MRef => {Pid, Socket}}}};
         gone ->
+            true = erlang:demonitor(MRef),
             Pid ! {'DOWN', MRef, socket, Socket, nosock},
             {reply, MRef, St}
     end;
@@ -55,19 +55,20 @@ handle_cast(_, St) ->
 -spec handle_info(term(), #st{}) -> {noreply, #st{}}.
 handle_info({socket_closed, Ref, Reason}, #st{by_ref = By} = St) ->
     {noreply, lists:foldl(fun(MRef, S) ->
-                                  {Pid, _, Socket} = maps:get(MRef, S#st.monitors),
+                                  {Pid, Socket} = maps:get(MRef, S#st.monitors),
                                   Pid ! {'DOWN', MRef, socket, Socket, Reason},
                                   forget(MRef, S)
                           end, St, lists:reverse(maps:get(Ref, By, [])))};
-handle_info({'DOWN', Own, process, _, _}, #st{monitors = Ms} = St) ->
-    {noreply, lists:foldl(fun forget/2, St, [M || {M, {_, O, _}} <- maps:to_list(Ms), O =:= Own])};
+handle_info({'DOWN', MRef, process, _, _}, St) ->
+    {noreply, forget(MRef, St)};
 handle_info(_, St) ->
     {noreply, St}.
 
 forget(MRef, #st{by_ref = By, monitors = Ms} = St) ->
     case Ms of
-        #{MRef := {_, Own, {_, _, Ref}}} ->
-            _ = erlang:demonitor(Own, [flush]),
+        #{MRef := {_, {_, _, Ref}}} ->
+            %% Without a look through the mailbox: what comes late is of no monitor.
+            true = erlang:demonitor(MRef),
             By1 = case lists:delete(MRef, maps:get(Ref, By, [])) of
                       [] -> maps:remove(Ref, By);
                       Left -> By#{Ref => Left}
