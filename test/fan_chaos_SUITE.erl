@@ -3,9 +3,8 @@
 %%
 %%     FAN_CHAOS=600 SUITE_TIMEOUT=900 scripts/run-tests fan_chaos
 %%
-%% With FAN_CHAOS_HARD a node is frozen now and then as well, and publishers are held up: on a
-%% busy machine more may come then than a lane of the other node has room for, which is lost
-%% without a gap.
+%% With FAN_CHAOS_HARD a node is frozen now and then as well, and publishers are held up: more may
+%% come then than a lane of the other node has room for.
 %%
 %% FAN_CHAOS_SEED repeats what was killed in an earlier run.
 -module(fan_chaos_SUITE).

@@ -107,7 +107,7 @@ subscribe(Filter, Opts, Tries) ->
 subscribing(#{sub := Sub, opts := Opts} = S) ->
     Mode = maps:get(mode, Opts, push),
     receive
-        {report, From, Ref} -> From ! {Ref, reported(S)}, subscribing(S);
+        {report, From, Ref} -> subscribing(reported(From, Ref, S));
         {hurry, From, Ref} -> From ! {Ref, ok}, subscribing(done(S#{lazy := 0}));
         {again, From, Ref} ->
             ok = erlane_fanout:unsubscribe(Sub),
@@ -117,6 +117,7 @@ subscribing(#{sub := Sub, opts := Opts} = S) ->
         {fan, Sub, ready} when Mode =/= push -> subscribing(pull(Mode, S));
         {fan, Sub, Seq, Messages} -> subscribing(soon(came(Seq, Messages, S)));
         {gap, Sub, lane} -> subscribing(crashed(S));
+        {gap, Sub, {full, N, _}} -> subscribing(refused(N, S));
         {gap, Sub, From, To} -> subscribing(gap(From, To, S));
         {done, Sub} -> subscribing(done(S));
         %% Of an earlier subscription.
@@ -129,9 +130,10 @@ subscribing(#{sub := Sub, opts := Opts} = S) ->
     end.
 
 %% What it had counted stays, what it expects is new.
-anew(#{missing := Missing, gap := Gap} = S) ->
+anew(S0) ->
+    S = noticed(S0),
     New = subscribed(maps:with([filter, opts, lazy], S)),
-    maps:merge(judged(Missing, Gap, S), maps:with([sub, next, last, missing, gap, due], New)).
+    maps:merge(judged(S), maps:with([sub, next, last, missing, gap, due], New)).
 
 soon(#{lazy := 0} = S) -> done(S);
 soon(#{due := none, lazy := Ms, sub := Sub} = S) ->
@@ -162,8 +164,9 @@ idle(Mode, #{sub := Sub} = S) ->
         {fan, Sub, ready} -> pull(Mode, S);
         {fan, Sub, slow_consumer} -> anew(add(thrown_out, 1, S));
         {gap, Sub, lane} -> crashed(S);
+        {gap, Sub, {full, N, _}} -> idle(Mode, refused(N, S));
         {hurry, From, Ref} -> From ! {Ref, ok}, idle(Mode, S#{lazy := 0});
-        {report, From, Ref} -> From ! {Ref, reported(S)}, idle(Mode, S);
+        {report, From, Ref} -> idle(Mode, reported(From, Ref, S));
         {again, From, Ref} ->
             ok = erlane_fanout:unsubscribe(Sub),
             From ! {Ref, ok},
@@ -210,23 +213,35 @@ gap(From, To, #{next := Next, sub := Sub} = S) ->
             end
     end.
 
-crashed(#{last := Last, missing := Missing, gap := Gap} = S) ->
+%% What a lane had no room for has no numbers.
+refused(N, S) -> add(gaps, 1, add(gap, N, S)).
+
+crashed(S0) ->
+    #{last := Last} = S = noticed(S0),
     Loose = maps:map(fun(_, {N, _}) -> {N, loose} end, Last),
-    add(crashes, 1, judged(Missing, Gap, S#{next := any, last := Loose, missing := 0, gap := 0})).
+    add(crashes, 1, (judged(S))#{next := any, last := Loose, missing := 0, gap := 0}).
+
+%% Who pulls may have gone beyond such a gap before it reads of it.
+noticed(#{sub := Sub} = S) ->
+    receive {gap, Sub, {full, N, _}} -> noticed(refused(N, S))
+    after 0 -> S
+    end.
 
 %% What is missing lies in gaps.
-judged(Missing, Gap, #{hole := Hole} = S) when Missing > Gap ->
+judged(#{missing := Missing, gap := Gap, hole := Hole} = S) when Missing > Gap ->
     wrong({missing, Missing, in_gaps, Gap, last_hole, Hole}, S);
-judged(_, Gap, S) -> add(lost, Gap, S).
+judged(#{gap := Gap} = S) -> add(lost, Gap, S).
 
 add(Key, N, S) -> maps:update_with(Key, fun(Old) -> Old + N end, S).
 
 wrong(Why, #{errors := Errors} = S) when length(Errors) < ?ERRORS -> S#{errors := Errors ++ [Why]};
 wrong(_, S) -> S.
 
-reported(#{missing := Missing, gap := Gap} = S) ->
-    maps:with([count, crashes, thrown_out, gaps, lost, errors, last, filter, opts],
-              judged(Missing, Gap, S)).
+reported(From, Ref, S0) ->
+    S = noticed(S0),
+    From ! {Ref, maps:with([count, crashes, thrown_out, gaps, lost, errors, last, filter, opts],
+                           judged(S))},
+    S.
 
 %% What it got so far, and what was wrong with that.
 -spec report(pid()) -> map().

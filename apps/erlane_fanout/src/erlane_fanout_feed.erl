@@ -11,7 +11,7 @@
 %% part, leaves its chunk and is treated by its policy: {@link erlane_fanout_slow}.
 -module(erlane_fanout_feed).
 
--export([new/5, note/3, join/3, leave/2, turn/2, resume/2, idle/1, blocked/1]).
+-export([new/5, note/3, refused/2, join/3, leave/2, turn/2, resume/2, idle/1, blocked/1]).
 -export([size/1, head/1, member/2, close/1]).
 
 -export_type([feed/0]).
@@ -53,6 +53,13 @@ note(Bytes, Message, #feed{head = Head, recent = Recent, chunks = Chunks, slow =
 note(Bytes, Message, #feed{head = Head, slow = Slow} = F) ->
     (note(Bytes, Message, F#feed{slow = none}))#feed{
         slow = erlane_fanout_slow:note(Head + 1, Bytes, Message, Slow)}.
+
+%% @doc So many messages that would have come now are lost: there was no room for them. They have
+%% no number, so that the notice need not wait its turn: it says where they are missing.
+-spec refused(pos_integer(), feed()) -> ok.
+refused(N, #feed{head = Head, members = Members, stats = Stats}) ->
+    atomics:add(Stats, ?S_LOST, N * map_size(Members)),
+    maps:foreach(fun(Sub, #member{pid = Pid}) -> Pid ! {gap, Sub, {full, N, Head}} end, Members).
 
 %% @doc A new subscription: it gets what comes from now on.
 -spec join(sub(), #member{}, feed()) -> feed().

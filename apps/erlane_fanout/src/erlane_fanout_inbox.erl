@@ -6,8 +6,8 @@
 %% nothing left looks whether its word is at zero ({@link settle/2}) and forgives what stays.
 -module(erlane_fanout_inbox).
 
--export([size/1, word/0, put/4, put_now/4, blocked/3, discharge/2, settle/2, patience/1]).
--export_type([seen/0]).
+-export([size/1, word/0, put/4, charge/3, ask/2, blocked/3, discharge/2, settle/2, patience/1]).
+-export_type([seen/0, entry/0]).
 
 -include("erlane_fanout.hrl").
 
@@ -48,17 +48,14 @@ put(#lanes{pids = Pids, words = Words, config = #{inbox := Bound}} = Lanes, I, E
             put(persistent_term:get(?LANES, Lanes), I, Entry, Charge)
     end.
 
-%% @doc The same, but a full lane is answered.
--spec put_now(#lanes{}, pos_integer(), entry(), pos_integer()) -> ok | full.
-put_now(#lanes{pids = Pids, words = Words, config = #{inbox := Bound}}, I, Entry, Charge) ->
+%% @doc Puts the charge of a message to the I-th lane, unless it is full. The caller sends the
+%% message.
+-spec charge(#lanes{}, pos_integer(), pos_integer()) -> ok | full.
+charge(#lanes{words = Words, config = #{inbox := Bound}}, I, Charge) ->
     Ref = element(I, Words),
     case atomics:add_get(Ref, ?WORD, Charge) of
-        Word when Word =< Bound; Word =< Charge ->
-            element(I, Pids) ! Entry,
-            ok;
-        _ ->
-            atomics:sub(Ref, ?WORD, Charge),
-            full
+        Word when Word =< Bound; Word =< Charge -> ok;
+        _ -> atomics:sub(Ref, ?WORD, Charge), full
     end.
 
 %% @doc Waits until no subscription to the filter in this lane holds publishers up.
@@ -68,15 +65,20 @@ blocked(Lanes, I, Filter) ->
 
 wait(#lanes{pids = Pids, stats = Stats}, I, What) ->
     From = erlang:monotonic_time(microsecond),
-    Lane = element(I, Pids),
-    Ref = erlang:monitor(process, Lane, [{alias, reply_demonitor}]),
-    Lane ! {wait, Ref, What},
+    Ref = ask(element(I, Pids), What),
     receive
         {Ref, go} -> ok;
         %% There will be another lane, and its memory is its own.
         {'DOWN', Ref, process, _, _} -> ok
     end,
     atomics:add(element(I, Stats), ?S_BLOCKED_US, erlang:monotonic_time(microsecond) - From).
+
+%% @doc The caller gets `{Ref, go}' when the lane has room, or `DOWN' with the same reference.
+-spec ask(pid(), room | {filter, erlane_fanout_topic:filter()}) -> reference().
+ask(Lane, What) ->
+    Ref = erlang:monitor(process, Lane, [{alias, reply_demonitor}]),
+    Lane ! {wait, Ref, What},
+    Ref.
 
 %% @doc The lane has delivered, or has nobody for, what had this charge. Is there room now?
 -spec discharge(atomics:atomics_ref(), non_neg_integer()) -> integer().

@@ -171,6 +171,15 @@ released(Filter, Feed, #lane{held = Held} = L) ->
 handle({pub, Era, Filters, Bytes, Message}, #lane{stats = Stats} = L) ->
     atomics:add(Stats, ?S_MESSAGES, 1),
     lists:foldl(fun(Filter, Acc) -> note(Filter, Era, Bytes, Message, Acc) end, L, Filters);
+handle({refused, Counts}, #lane{feeds = Feeds} = L) ->
+    maps:foreach(fun({Filter, Era}, N) ->
+                         case Feeds of
+                             #{Filter := #feed{since = Since} = Feed} when Since =< Era ->
+                                 erlane_fanout_feed:refused(N, Feed);
+                             #{} -> ok
+                         end
+                 end, Counts),
+    L;
 handle({room, Sub}, L) -> resume(Sub, L);
 handle({call, Ref, {subscribe, Pid, Filter, Opts}}, L) ->
     {Sub, Slots} = erlane_fanout_sub:alloc(L#lane.slots),

@@ -3,7 +3,7 @@
 %% here, and one for each node with any.
 -module(erlane_fanout_publish).
 
--export([publish/4, intake/2]).
+-export([publish/4, entries/3]).
 
 -include("erlane_fanout.hrl").
 
@@ -52,11 +52,12 @@ send(Era, [{Filter, Bits, 0, _}], Message, Bytes, Lanes) ->
     one(Bits, 1, {pub, Era, [Filter], Bytes, Message}, Bytes, Lanes);
 send(Era, Routes, Message, Bytes, Lanes) ->
     lists:foreach(fun(Route) -> wait(Route, Lanes) end, Routes),
-    each(lanes(Routes), 1, Routes,
-         fun(I, Filters) ->
-                 erlane_fanout_inbox:put(Lanes, I, {pub, Era, Filters, Bytes, Message},
-                                         Bytes * length(Filters))
-         end).
+    _ = each(lanes(Routes), 1, Routes,
+             fun(I, Filters) ->
+                     erlane_fanout_inbox:put(Lanes, I, {pub, Era, Filters, Bytes, Message},
+                                             Bytes * length(Filters))
+             end),
+    ok.
 
 lanes(Routes) ->
     lists:foldl(fun(Route, Bits) -> Bits bor element(?R_LANES, Route) end, 0, Routes).
@@ -66,14 +67,14 @@ one(Bits, I, Entry, Bytes, Lanes) ->
     _ = Bits band 1 =:= 1 andalso erlane_fanout_inbox:put(Lanes, I, Entry, Bytes),
     one(Bits bsr 1, I + 1, Entry, Bytes, Lanes).
 
-each(0, _, _, _) -> ok;
-each(Bits, I, Routes, Put) ->
-    _ = case [element(1, R) || Bits band 1 =:= 1, R <- Routes,
-                               (element(?R_LANES, R) bsr (I - 1)) band 1 =:= 1] of
-            [] -> ok;
-            Filters -> Put(I, Filters)
-        end,
-    each(Bits bsr 1, I + 1, Routes, Put).
+%% What the function makes of each lane's filters.
+each(0, _, _, _) -> [];
+each(Bits, I, Routes, Fun) ->
+    case [element(1, R) || Bits band 1 =:= 1, R <- Routes,
+                           (element(?R_LANES, R) bsr (I - 1)) band 1 =:= 1] of
+        [] -> each(Bits bsr 1, I + 1, Routes, Fun);
+        Filters -> [Fun(I, Filters) | each(Bits bsr 1, I + 1, Routes, Fun)]
+    end.
 
 %% Until no subscription of this filter that blocks is over its limit.
 wait({_, _, 0, _}, _) -> ok;
@@ -85,19 +86,16 @@ wait({Filter, _, Bits, _}, #lanes{pids = Pids} = Lanes) ->
         [] -> ok
     end.
 
-%% @doc What another node has published: to the lanes of this node, without waiting for them.
--spec intake(topics(), term()) -> ok.
-intake(Topics, Message) ->
+%% @doc What another node has published: an entry for each lane of this node that wants it, with
+%% what it counts there.
+-spec entries(topics(), term(), #lanes{}) ->
+          [{pos_integer(), erlane_fanout_inbox:entry(), pos_integer()}].
+entries(Topics, Message, #lanes{wild = Wild} = Lanes) ->
     check(Topics),
-    #lanes{stats = Stats, wild = Wild} = Lanes = erlane_fanout_lanes:get(),
     Era = erlane_fanout_match:era(Wild),
     Routes = routes(Topics, Lanes),
     Bytes = erlane_fanout_inbox:size(Message),
     each(lanes(Routes), 1, Routes,
          fun(I, Filters) ->
-                 case erlane_fanout_inbox:put_now(Lanes, I, {pub, Era, Filters, Bytes, Message},
-                                                  Bytes * length(Filters)) of
-                     ok -> ok;
-                     full -> atomics:add(element(I, Stats), ?S_REFUSED, 1)
-                 end
+                 {I, {pub, Era, Filters, Bytes, Message}, Bytes * length(Filters)}
          end).

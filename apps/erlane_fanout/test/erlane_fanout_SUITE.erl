@@ -5,7 +5,8 @@
 -export([all/0, init_per_testcase/2, end_per_testcase/2]).
 -export([options/1, push/1, wildcards/1, topic_lists/1, order/1, pull/1, frames/1, one_ready/1,
          unsubscribed/1, stale_done/1, deaths/1, drop_oldest/1, drop_newest/1, conflate/1,
-         disconnect/1, blocks/1, pull_blocks/1, full_inbox/1, killed_publisher/1, killed_lane/1,
+         disconnect/1, blocks/1, pull_blocks/1, full_inbox/1, full_intake/1, full_crash/1,
+         killed_publisher/1, killed_lane/1,
          fair/1, batches/1, retained/1, figures/1, idle/1, configuration/1, not_started/1]).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -13,7 +14,7 @@
 all() ->
     [options, push, wildcards, topic_lists, order, pull, frames, one_ready, unsubscribed,
      stale_done, deaths, drop_oldest, drop_newest, conflate, disconnect, blocks, pull_blocks,
-     full_inbox, killed_publisher, killed_lane, fair, batches, retained, figures, idle,
+     full_inbox, full_intake, full_crash, killed_publisher, killed_lane, fair, batches, retained, figures, idle,
      configuration, not_started].
 
 init_per_testcase(_, Config) ->
@@ -374,6 +375,71 @@ full_inbox(_) ->
     ?assert(sum(inbox) =< 65536 andalso sum(inbox) > 60000),
     true = erlang:resume_process(Lane),
     ?assertEqual(lists:seq(1, 5000), drain(Sub, 0, 5000, [])).
+
+
+%% What another node sends to a lane that is full is told as a gap, in its place: a message that
+%% still fits after one that does not comes behind the notice of that. Two filters count twice.
+full_intake(_) ->
+    Lane = small_inbox(),
+    {ok, Push, 0} = erlane_fanout:subscribe(<<"r">>, #{limit => infinity}),
+    {ok, Wild, 0} = erlane_fanout:subscribe(<<"+">>, #{limit => infinity}),
+    {ok, Pull, 0} = erlane_fanout:subscribe(<<"r">>, #{mode => pull}),
+    true = erlang:suspend_process(Lane),
+    [from_afar(<<"r">>, {N, <<0:(8 * Bytes)>>})
+     || {N, Bytes} <- [{1, 10000}, {2, 10000}, {3, 10000}, {4, 10000}, {5, 1000}, {6, 10000}]],
+    until(fun() -> sum(refused) =:= 2 end),
+    true = erlang:resume_process(Lane),
+    ?assertEqual([1, 2, 3, {full, 1, 3}, 5, {full, 1, 4}], told(Push, 6)),
+    ?assertEqual([1, 2, 3, {full, 1, 3}, 5, {full, 1, 4}], told(Wild, 6)),
+    ?assertEqual([{full, 1, 3}, {full, 1, 4}], told(Pull, 2)),
+    {ok, 4, Taken} = erlane_fanout:take(Pull, 100),
+    ?assertEqual([1, 2, 3, 5], [N || {N, _} <- Taken]),
+    ?assertEqual(3 * 2, sum(lost)),
+    %% Nothing is told twice.
+    from_afar(<<"r">>, {7, <<>>}),
+    ?assertEqual([7], told(Push, 1)),
+    ?assertEqual([7], told(Wild, 1)).
+
+%% A lane that crashes while it is full tells of the crash, not of what it had no room for.
+full_crash(_) ->
+    Lane = small_inbox(),
+    {ok, Sub, 0} = erlane_fanout:subscribe(<<"r">>, #{limit => infinity}),
+    true = erlang:suspend_process(Lane),
+    [from_afar(<<"r">>, {N, <<0:160000>>}) || N <- lists:seq(1, 5)],
+    until(fun() -> sum(refused) =:= 2 end),
+    true = exit(Lane, kill),
+    {gap, Sub, lane} = next(),
+    from_afar(<<"r">>, {6, <<>>}),
+    ?assertEqual([6], told(Sub, 1)),
+    ?assertEqual(nothing, receive M -> M after 0 -> nothing end).
+
+%% The only lane there is.
+small_inbox() ->
+    _ = application:stop(erlane_fanout),
+    ok = application:set_env(erlane_fanout, inbox, 65536),
+    ok = application:set_env(erlane_fanout, lanes, 1),
+    ok = application:start(erlane_fanout),
+    [Lane] = lanes(),
+    Lane.
+
+%% As the caller on another node.
+from_afar(Topic, Message) ->
+    erlane_fanout_intake:name(self()) ! erlane_fanout_intake:entry(Topic, Message).
+
+%% The next so many, messages or notices, that a subscription gets, each where it belongs.
+told(Sub, N) -> [What || {_, _, What} <- lists:sort(placed(Sub, N))].
+
+placed(_, N) when N =< 0 -> [];
+placed(Sub, N) ->
+    receive
+        {fan, Sub, Seq, Messages} ->
+            Numbers = lists:seq(Seq - length(Messages) + 1, Seq),
+            [{Number, message, K} || {Number, {K, _}} <- lists:zip(Numbers, Messages)]
+                ++ placed(Sub, N - length(Messages));
+        {gap, Sub, {full, _, After} = Notice} ->
+            [{After, notice, Notice} | placed(Sub, N - 1)]
+    after 10000 -> error({no_more, N})
+    end.
 
 %% A charge without a message, as of a publisher that was killed in between, is forgiven.
 killed_publisher(_) ->
