@@ -247,7 +247,7 @@ leave(Sub, #lane{feeds = Feeds} = L) ->
         [#row{filter = Filter}] ->
             #{Filter := Feed} = Feeds,
             #member{monitor = Monitor} = erlane_fanout_feed:member(Sub, Feed),
-            _ = erlang:demonitor(Monitor, [flush]),
+            true = erlang:demonitor(Monitor),
             true = ets:delete(?SUBS, Sub),
             atomics:sub(L#lane.stats, ?S_SUBS, 1),
             left(Filter, erlane_fanout_feed:leave(Sub, Feed),
