@@ -27,7 +27,7 @@ run(#{seconds := Seconds, seed := Seed, hard := Hard}) ->
     Nodes = maps:from_list([{Id, boot(router_nodes:start(list_to_atom("f" ++ integer_to_list(Id)),
                                                          #{}))} || Id <- ?IDS]),
     S0 = #{nodes => Nodes, subs => [], pubs => [], rand => rand:seed_s(exsss, Seed),
-           done => #{}, hard => Hard, until => now_ms() + Seconds * 1000},
+           done => #{}, log => [], hard => Hard, until => now_ms() + Seconds * 1000},
     ok = meet(S0),
     Before = memory(S0),
     S1 = lists:foldl(fun populate/2, S0, ?IDS),
@@ -91,7 +91,9 @@ loop(#{until := Until, rand := R0} = S) ->
 act(#{rand := R0, hard := Hard} = S) ->
     {What, R1} = pick([subscriber, subscriber, subscriber, again, again, publisher, publisher,
                        lane, lane, look, node] ++ [freeze || Hard], R0),
-    count(What, act(What, S#{rand := R1})).
+    Begin = erlang:system_time(millisecond),
+    #{log := Log} = Done = act(What, S#{rand := R1}),
+    count(What, Done#{log := [{Begin, What} | Log]}).
 
 act(subscriber, #{subs := Subs, rand := R0} = S) ->
     {{Id, Pid, Spec}, R1} = pick(Subs, R0),
@@ -141,7 +143,9 @@ look(#{subs := Subs} = S) ->
     ok.
 
 %% Where else something may have been lost.
-losses(S) ->
+losses(#{log := Log} = S) ->
+    ct:pal("the last acts: ~0p~nconnections: ~0p",
+           [lists:sublist(Log, 60), [{Id, call(Id, fan_node, seen, [], S)} || Id <- ?IDS]]),
     [{Id, [R || #{refused := R} <- maps:values(call(Id, erlane_fanout, info, [], S))],
       call(Id, erlane_router, info, [], S)} || Id <- ?IDS].
 

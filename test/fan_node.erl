@@ -8,7 +8,7 @@
 
 -export([start/1, publisher/1, published/1, pace/2, stop/1, subscriber/1, report/1, hurry/1,
          again/1, key/1, kill_lane/1, left/0, others/1,
-         memory/0]).
+         memory/0, seen/0]).
 
 -define(APP, erlane_fanout).
 -define(ASK_MS, 20000).
@@ -20,7 +20,27 @@ start(Env) ->
     _ = application:load(?APP),
     [ok = application:set_env(?APP, Key, Value) || {Key, Value} <- Env],
     {ok, _} = application:ensure_all_started(?APP),
-    ok.
+    Self = self(),
+    Watch = spawn(fun() ->
+                      true = register(fan_node_watch, self()),
+                      ok = net_kernel:monitor_nodes(true),
+                      Self ! {self(), watching},
+                      watch([])
+                  end),
+    receive {Watch, watching} -> ok end.
+
+%% Which nodes came and went, and when (system time in milliseconds), the last first.
+watch(Seen) ->
+    receive
+        {seen, From, Ref} -> From ! {Ref, Seen}, watch(Seen);
+        {What, Node} -> watch([{now_ms(), What, Node} | Seen])
+    end.
+
+%% What happened to this node's connections.
+-spec seen() -> [{integer(), nodeup | nodedown, node()}].
+seen() -> ask(whereis(fan_node_watch), seen).
+
+now_ms() -> erlang:system_time(millisecond).
 
 %% Publishers
 
@@ -195,12 +215,12 @@ came(Seq, Messages, #{next := Next, sub := Sub} = S) ->
             end
     end.
 
-one({m, Id, N, _}, #{last := Last} = S) ->
+one({m, Id, N, _}, #{last := Last, next := Next} = S) ->
     Now = S#{last := Last#{Id => {N, strict}}},
     case Last of
         #{Id := {Before, _}} when N =< Before -> wrong({twice_or_late, Id, Before, N}, S);
         #{Id := {Before, strict}} when N > Before + 1 ->
-            add(missing, N - Before - 1, Now#{hole := {Before, N, maps:get(next, S)}});
+            add(missing, N - Before - 1, Now#{hole := {now_ms(), Id, Before, N, Next}});
         #{} -> Now
     end.
 
