@@ -5,7 +5,8 @@
 -export([all/0, suite/0]).
 -export([echo/1, http/1, short/1, server/1, server_idle/1, proxy/1, latency/1, idle/1, metrics/1,
          scrape/1, shard/1, native/1, flood/1, flood_fanout/1, flood_latency/1, flood_matrix/1,
-         batch/1, fanout/1, fanout_pull/1, fanout_sockets/1, wrong_names/1]).
+         batch/1, fanout/1, fanout_pull/1, fanout_sockets/1, fanout_web/1,
+         wrong_names/1]).
 
 -include_lib("stdlib/include/assert.hrl").
 
@@ -14,7 +15,7 @@ suite() -> [{timetrap, {minutes, 3}}].
 all() ->
     [echo, http, short, server, server_idle, proxy, latency, idle, metrics, scrape, shard, native,
      flood, flood_fanout, flood_latency, flood_matrix, batch, fanout, fanout_pull, fanout_sockets,
-     wrong_names].
+     fanout_web, wrong_names].
 
 echo(_) -> quick("echo", ["gen_tcp", "erlane"]).
 http(_) -> quick("http", ["gen_tcp", "erlane", "c-epoll"]).
@@ -49,6 +50,7 @@ batch(_) -> quick("batch", ["plain", "batch"]).
 fanout(_) -> quick("fanout", ["loop", "pg", "helpers", "fanout"]).
 fanout_pull(_) -> quick("fanout-pull", ["loop", "fanout", "pull", "frames"]).
 fanout_sockets(_) -> quick("fanout-sockets", ["gen_tcp", "erlane", "fanout"]).
+fanout_web(_) -> quick("fanout-web", ["gen_tcp", "erlane", "fanout"]).
 
 %% What does not exist is an error of usage that names it.
 wrong_names(_) ->

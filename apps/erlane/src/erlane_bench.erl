@@ -51,7 +51,8 @@ scenarios() ->
       "batch" => "messages from many processes of this node to many others",
       "fanout" => "one message to very many processes of this node",
       "fanout-pull" => "many messages that each of many processes takes when it wants",
-      "fanout-sockets" => "one message to thousands of sockets and WebSocket clients"}.
+      "fanout-sockets" => "one message to thousands of sockets and WebSocket clients",
+      "fanout-web" => "many messages to many WebSocket clients for a minute, with all cores"}.
 
 help() ->
     "usage: erlane bench SCENARIO [OPTION]...\n"
@@ -180,6 +181,7 @@ defaults(Scenario) ->
                    "fanout" -> #{payload => [64], connections => [1, 1000, 10000, 100000]};
                    "fanout-pull" -> #{payload => [64]};
                    "fanout-sockets" -> #{payload => [64], connections => [1000, 5000]};
+                   "fanout-web" -> #{payload => [64], rounds => 3, round_ms => 60000};
                    _ -> #{}
                end).
 

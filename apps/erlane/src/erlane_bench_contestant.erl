@@ -60,7 +60,7 @@ names("fanout") ->
     ["loop", "pg", "helpers", "fanout", "unbounded"];
 names("fanout-pull") ->
     ["loop", "fanout", "pull", "frames"];
-names("fanout-sockets") ->
+names("fanout-" ++ Which) when Which =:= "sockets"; Which =:= "web" ->
     ["gen_tcp", "erlane", "fanout"];
 names(_LatencyIdleEcho) ->
     ["gen_tcp", "socket", "erlane"].

@@ -1,7 +1,7 @@
 %% SPDX-License-Identifier: Apache-2.0
 %% @doc The scenarios of one message to very many: `fanout' and `fanout-pull' in this VM with all
-%% its schedulers (which do not spin), `fanout-sockets' with a server and readers in processes of
-%% their own (erlane_bench_fanout_sockets). Between nodes it is `flood-fanout'.
+%% its schedulers (which do not spin), the others with a server and readers in processes of their
+%% own (erlane_bench_fanout_sockets). Between nodes it is `flood-fanout'.
 %%
 %% Of each case all contestants are started before its first round and ended after its last;
 %% rounds go over all of them, over and over. Within a round a load is repeated, each waited for,
@@ -15,8 +15,8 @@
 
 %% @doc Measures all cases. A case is `#{title, main, rows}'.
 -spec run(Scenario :: string(), Settings :: map(), erlane_bench_contestant:config()) -> [map()].
-run("fanout-sockets", Settings, Config) ->
-    erlane_bench_fanout_sockets:run(Settings, Config);
+run(Scenario, Settings, Config) when Scenario =:= "fanout-sockets"; Scenario =:= "fanout-web" ->
+    erlane_bench_fanout_sockets:run(Scenario, Settings, Config);
 run(Scenario, Settings, _Config) ->
     [one_case(Case, Settings) || Case <- cases(Scenario, Settings)].
 

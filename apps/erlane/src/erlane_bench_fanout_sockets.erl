@@ -1,39 +1,46 @@
 %% SPDX-License-Identifier: Apache-2.0
-%% @doc The scenario `fanout-sockets': one message to many sockets. Each contestant has a VM with
-%% one scheduler on the first core (erlane_bench_fanout_server) and a reader in C on the second
-%% (bench/peers/reader.c), which judges order and times. The figure is CPU time of the VM for each
-%% message that came.
+%% @doc The scenarios `fanout-sockets' and `fanout-web': one message to many sockets. Each
+%% contestant has a VM (erlane_bench_fanout_server) and a reader in C (bench/peers/reader.c), which
+%% judges order and times: one core and one scheduler for the VM and the other core for the reader,
+%% or all cores for both. The figure is CPU time of the VM for each message that came.
 -module(erlane_bench_fanout_sockets).
 
--export([run/2]).
+-export([run/3]).
 
 -define(START_MS, 60000).
 -define(ANSWER_MS, 30000).
 %% What is still under way at the end of a round has so long to come.
 -define(GRACE_MS, 5000).
--define(TUNED, ["+S", "1", "+sbwt", "none", "+sbwtdcpu", "none", "+sbwtdio", "none"]).
+-define(TUNED, ["+sbwt", "none", "+sbwtdcpu", "none", "+sbwtdio", "none"]).
 %% One in so many connections never reads, where there are such.
 -define(STALLED, 10).
 -define(HEAD, 16).
 
 %% @doc Measures all cases. A case is `#{title, main, rows}'.
--spec run(Settings :: map(), erlane_bench_contestant:config()) -> [map()].
-run(Settings, Config) ->
-    [one_case(Case, Settings, Config) || Case <- cases(Settings)].
+-spec run(Scenario :: string(), Settings :: map(), erlane_bench_contestant:config()) -> [map()].
+run("fanout-sockets", Settings, #{server_core := Server, load_core := Load} = Config) ->
+    [one_case(Case#{cores => {[Server], [Load]}}, Settings, Config) || Case <- cases(Settings)];
+run("fanout-web", #{payload := Sizes, web_clients := Web} = Settings, Config) ->
+    #{server_core := Server, load_core := Load} = Config,
+    All = lists:usort([Server, Load]),
+    [one_case((web(Web, Size))#{cores => {All, All}}, Settings, Config)
+     || Given <- Sizes, Size <- [max(?HEAD, Given)]].
 
 cases(#{connections := Counts, web_clients := Web, payload := Sizes}) ->
     lists:append(
       [[#{title => text("one message of ~b bytes to ~b sockets", [Size, N]), framing => "raw",
           count => N, micros => max(10000, N * 20), bytes => Size, stalled => 0}
         || N <- Counts]
-       ++ [#{title => text("100 messages of ~b bytes a second to ~b WebSocket clients",
-                           [Size, Web]),
-             framing => "ws", count => Web, micros => 10000, bytes => Size, stalled => 0},
+       ++ [web(Web, Size),
            #{title => text("100 messages of ~b bytes a second to ~b sockets, of which one in ~b "
                            "never reads", [Size, hd(Counts), ?STALLED]),
              framing => "raw", count => hd(Counts), micros => 10000, bytes => Size,
              stalled => ?STALLED}]
        || Given <- Sizes, Size <- [max(?HEAD, Given)]]).
+
+web(Web, Size) ->
+    #{title => text("100 messages of ~b bytes a second to ~b WebSocket clients", [Size, Web]),
+      framing => "ws", count => Web, micros => 10000, bytes => Size, stalled => 0}.
 
 one_case(#{title := Title} = Case, #{only := Names, rounds := Rounds, round_ms := Ms}, Config) ->
     progress("~ts~n", [Title]),
@@ -53,8 +60,8 @@ ended(Program) ->
     erlane_bench_os:stop(Program).
 
 %% The files of a connection are those of the limit of each process.
-start(Name, #{framing := Framing, count := Count, bytes := Bytes, stalled := Stalled},
-      #{server_core := ServerCore, load_core := LoadCore} = Config) ->
+start(Name, #{framing := Framing, count := Count, bytes := Bytes, stalled := Stalled,
+              cores := {ServerCores, LoadCores}}, Config) ->
     Enough = erlane_bench_os:file_limit() >= Count + 100,
     case {erlane_bench_contestant:peer("reader", Config), known(Name), Enough} of
         {_, _, false} ->
@@ -63,12 +70,12 @@ start(Name, #{framing := Framing, count := Count, bytes := Bytes, stalled := Sta
             {unavailable, <<"there is no erlane_fanout">>};
         {{ok, Exe}, true, true} ->
             Server = erlane_bench_os:start(filename:join([code:root_dir(), "bin", "erl"]),
-                                           vm(Name, Framing), ServerCore),
+                                           vm(Name, Framing, length(ServerCores)), ServerCores),
             case erlane_bench_os:await(Server, <<"ready ">>, ?START_MS) of
                 {ok, Port} ->
                     Args = [Framing, binary_to_list(Port), integer_to_list(Count),
                             integer_to_list(Bytes), integer_to_list(Stalled)],
-                    Reader = erlane_bench_os:start(Exe, Args, LoadCore),
+                    Reader = erlane_bench_os:start(Exe, Args, LoadCores),
                     read_by(Reader, Server, Count);
                 {error, Why} ->
                     ok = ended(Server),
@@ -81,12 +88,13 @@ start(Name, #{framing := Framing, count := Count, bytes := Bytes, stalled := Sta
 known("fanout") -> code:which(erlane_fanout) =/= non_existing;
 known(_) -> true.
 
-vm(Name, Framing) ->
+vm(Name, Framing, Schedulers) ->
     Paths = lists:usort([filename:dirname(File)
                          || M <- [?MODULE, erlane_fanout, erlane_router, erlane_metrics,
                                   erlane_socket],
                             File <- [code:which(M)], is_list(File)]),
-    ?TUNED ++ ["+P", "1048576", "-noshell", "-boot", "no_dot_erlang", "-pa" | Paths]
+    ["+S", integer_to_list(Schedulers) | ?TUNED]
+        ++ ["+P", "1048576", "-noshell", "-boot", "no_dot_erlang", "-pa" | Paths]
         ++ ["-s", "erlane_bench_fanout_server", "start", "-extra", Name, Framing].
 
 read_by(Reader, Server, Count) ->

@@ -18,14 +18,18 @@
 %% No program of a benchmark needs as much; it ends one that nobody ended.
 -define(MAX_CPU_S, "7200").
 
-%% @doc Runs a program pinned to a core. Its standard error is read together with its output.
--spec start(file:filename(), [string()], Core :: non_neg_integer()) -> program().
-start(Exe, Args, Core) ->
+%% @doc Runs a program pinned to a core, or some. Its standard error is read together with its
+%% output.
+-spec start(file:filename(), [string()], non_neg_integer() | [non_neg_integer()]) -> program().
+start(Exe, Args, Core) when is_integer(Core) -> start(Exe, Args, [Core]);
+start(Exe, Args, Cores) ->
     %% What the user set for this VM must not change those that are measured.
     Env = [{Name, false} || Name <- ["ERL_FLAGS", "ERL_AFLAGS", "ERL_ZFLAGS", "ERL_LIBS"]],
     Port = open_port({spawn_executable, tool("setpriv")},
                      [{args, ["--pdeathsig", "KILL", tool("prlimit"), "--cpu=" ++ ?MAX_CPU_S,
-                              tool("taskset"), "-c", integer_to_list(Core), Exe | Args]},
+                              tool("taskset"), "-c",
+                              lists:append(lists:join(",", [integer_to_list(C) || C <- Cores])),
+                              Exe | Args]},
                       {line, 4096}, {env, Env}, binary, exit_status, stderr_to_stdout, hide]),
     case erlang:port_info(Port, os_pid) of
         {os_pid, Pid} -> #{port => Port, pid => Pid};

@@ -101,6 +101,10 @@ about("fanout-pull") ->
 about("fanout-sockets") ->
     "CPU time of the server for each message that came to a socket, and the time until it had come "
     "to the last one. The server has one core and one scheduler, the reader another. " ++ within();
+about("fanout-web") ->
+    "CPU time of the server for each message that came to a client, and the time until it had come "
+    "to the last one. Server and reader share all cores, the server has a scheduler for each. "
+    ++ within();
 about(_) ->
     "CPU time of the server for each request, one core. Median of the rounds, the first left out; "
     "a ratio is the median of the ratios within each round.".
@@ -140,7 +144,7 @@ columns("fanout") ->
      {"million/s", million_s, median, 2}];
 columns("fanout-pull") ->
     [{"million/s", million_s, median, 2}, {"publisher us", publisher_us, median, 0}];
-columns("fanout-sockets") ->
+columns("fanout-" ++ Which) when Which =:= "sockets"; Which =:= "web" ->
     [{"us CPU/delivery", cpu_us, median, 2}, {"least", cpu_us, min, 2},
      {"p99 us", p99_us, median, 0}, {"last p50 us", last_p50_us, median, 0},
      {"last p99 us", last_p99_us, median, 0}, {"publisher us", publisher_us, median, 1},
@@ -215,7 +219,7 @@ ratios("fanout" ++ Which, _, Row, [Base | _] = Rows) ->
     Figures = case Which of
                   "" -> [last_us, cold_us, publisher_us];
                   "-pull" -> [million_s];
-                  "-sockets" -> [cpu_us, last_p99_us]
+                  _SocketsOrWeb -> [cpu_us, last_p99_us]
               end,
     [{iolist_to_binary([atom_to_list(Key), " / ", Name]), R}
      || Key <- Figures, length(Rows) > 1, R <- ratio(Key, kept(Row), Base)];
