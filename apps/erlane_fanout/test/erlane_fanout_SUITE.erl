@@ -4,18 +4,18 @@
 
 -export([all/0, init_per_testcase/2, end_per_testcase/2]).
 -export([options/1, push/1, wildcards/1, topic_lists/1, order/1, pull/1, frames/1, one_ready/1,
-         unsubscribed/1, stale_done/1, deaths/1, many_deaths/1, drop_oldest/1, drop_newest/1, conflate/1,
-         disconnect/1, blocks/1, pull_blocks/1, full_inbox/1, full_intake/1, full_crash/1,
-         killed_publisher/1, killed_lane/1,
-         fair/1, batches/1, retained/1, figures/1, idle/1, configuration/1, not_started/1]).
+         unsubscribed/1, stale_done/1, deaths/1, many_deaths/1, drop_oldest/1, drop_newest/1,
+         conflate/1, disconnect/1, blocks/1, pull_blocks/1, full_inbox/1, full_intake/1,
+         full_crash/1, killed_publisher/1, killed_lane/1, fair/1, batches/1, retained/1,
+         figures/1, idle/1, configuration/1, not_started/1]).
 
 -include_lib("stdlib/include/assert.hrl").
 
 all() ->
     [options, push, wildcards, topic_lists, order, pull, frames, one_ready, unsubscribed,
-     stale_done, deaths, many_deaths, drop_oldest, drop_newest, conflate, disconnect, blocks, pull_blocks,
-     full_inbox, full_intake, full_crash, killed_publisher, killed_lane, fair, batches, retained, figures, idle,
-     configuration, not_started].
+     stale_done, deaths, many_deaths, drop_oldest, drop_newest, conflate, disconnect, blocks,
+     pull_blocks, full_inbox, full_intake, full_crash, killed_publisher, killed_lane, fair,
+     batches, retained, figures, idle, configuration, not_started].
 
 init_per_testcase(_, Config) ->
     {ok, _} = application:ensure_all_started(erlane_fanout),
