@@ -11,14 +11,16 @@
 -export([sums_are_those_of_the_profile/1, search_finds_and_counts_once/1, zoom_by_mouse/1,
          keyboard_alone/1, states_and_filters/1, work_comes_first/1, groups_and_recursion/1,
          difference/1, schemes_and_themes/1, names_are_only_text/1, no_network/1,
-         deep_and_wide/1, nothing_is_wider_than_the_page/1, screenshots/1]).
+         deep_and_wide/1, from_the_live_page/1, latency_page/1,
+         nothing_is_wider_than_the_page/1, screenshots/1]).
 
 suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [sums_are_those_of_the_profile, search_finds_and_counts_once, zoom_by_mouse, keyboard_alone,
      states_and_filters, work_comes_first, groups_and_recursion, difference,
-     schemes_and_themes, names_are_only_text, no_network, deep_and_wide,
+     schemes_and_themes, names_are_only_text, no_network, deep_and_wide, from_the_live_page,
+     latency_page,
      nothing_is_wider_than_the_page, screenshots].
 
 init_per_suite(Config) ->
@@ -110,6 +112,68 @@ profile(Rows) ->
 profile() -> profile(rows()).
 
 %%% cases
+
+%% From the page of a node with a token: a sample of two seconds, in a box of its own, where all
+%% works that works in a file.
+from_the_live_page(Config) ->
+    {ok, _} = application:ensure_all_started(erlane_dash),
+    {ok, #{url := Url}} = erlane_dash:start(#{token => <<"a-token-for-the-tests-0123456789">>}),
+    try
+        Page = real_chromium:open(proplists:get_value(browser, Config),
+                                  #{url => [Url, "?token=a-token-for-the-tests-0123456789"]}),
+        real_chromium:until(Page, "document.body.dataset.state === 'live'"),
+        %% Here and not in a window of its own, which this browser's driver would not see.
+        set(Page, "#profile-for", "2", "change"),
+        real_chromium:eval(Page, "document.querySelector('#profile').form.target = '_self'; "
+                                 "document.querySelector('#profile').click()"),
+        real_chromium:until(Page, "document.body && document.body.dataset.state === 'ready' && "
+                                  "document.querySelector('#canvas').dataset.painted", 40000),
+        ?assertEqual(<<"null">>, real_chromium:eval(Page, "window.origin")),
+        ?assert(total(Page) > 0),
+        set(Page, "#search", "/./", "input"),
+        real_chromium:until(Page, "/100.0 % in [0-9]+ frame/.test("
+                                  "document.querySelector('#found').textContent)"),
+        ?assertEqual([], real_chromium:faults(Page)),
+        real_chromium:close(Page)
+    after
+        ok = application:stop(erlane_dash),
+        ok = application:stop(erlane_http)
+    end.
+
+%% Histograms are a page that needs no script: bars, quantiles, both schemes, two sizes.
+latency_page(Config) ->
+    Spread = fun(F, Values) ->
+                     #{function => {shop, F, 1}, file => <<"shop.erl">>, ns => lists:sum(Values),
+                       min => lists:min(Values), max => lists:max(Values), dropped => false,
+                       open => 0, slowest => [#{ns => lists:max(Values), at => 1795325000000000,
+                                                pid => <<"<0.99.0>">>, proc => <<"<b>cart">>,
+                                                caller => {shop, order, 2}}],
+                       buckets => lists:foldl(fun erlane_prof_histogram:add/2, #{}, Values)}
+             end,
+    Values = [round(200000 * math:exp(N / 90)) || N <- lists:seq(1, 400)],
+    Profile = erlane_prof_profile:new(#{mode => latency, node => 'shop@10.0.0.7', rows => [],
+                                        values => [#{name => time, unit => nanoseconds},
+                                                   #{name => calls, unit => count}],
+                                        began => 1795325000000000, ns => 10000000000,
+                                        latency => [Spread(total, Values),
+                                                    Spread(price, [7, 9, 12])]}),
+    File = filename:join(proplists:get_value(dir, Config), "latency.html"),
+    ok = erlane_prof_file:write(Profile, File),
+    Page = real_chromium:open(proplists:get_value(browser, Config), #{url => ["file://", File]}),
+    real_chromium:until(Page, "document.querySelectorAll('section svg rect').length > 20"),
+    ?assertEqual(<<"<b>cart <0.99.0>">>, text(Page, ".slow tbody td:nth-child(3)")),
+    ?assertEqual(2, real_chromium:eval(Page, "document.querySelectorAll('section').length")),
+    Ground = fun() -> real_chromium:eval(Page, "getComputedStyle(document.body).backgroundColor")
+             end,
+    Dark = Ground(),
+    real_chromium:scheme(Page, light),
+    ?assertNotEqual(Dark, Ground()),
+    [begin
+         real_chromium:size(Page, W, H, 1),
+         real_chromium:until(Page, ["document.documentElement.scrollWidth <= ",
+                                    integer_to_list(W)])
+     end || {W, H} <- [{390, 844}, {1280, 900}]],
+    quiet(Page).
 
 %% The page's own sums are those of top/3, by function and in all; the other column, too.
 sums_are_those_of_the_profile(Config) ->

@@ -5,14 +5,15 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, init_per_suite/1, end_per_suite/1]).
--export([table/1, files/1, counts/1, difference/1, ctrl_c/1, command_killed/1,
-         wrong_use/1, no_node/1]).
+-export([table/1, files/1, counts/1, every_call/1, latency/1, schedulers/1, no_perf/1,
+         difference/1, ctrl_c/1, command_killed/1, wrong_use/1, no_node/1]).
 -export([serve/0]).
 
 -define(COOKIE, "real_profile").
 
 all() ->
-    [table, files, counts, difference, ctrl_c, command_killed, wrong_use, no_node].
+    [table, files, counts, every_call, latency, schedulers, no_perf, difference, ctrl_c,
+     command_killed, wrong_use, no_node].
 
 %% The peer has this module, and is spoken to over its standard input and output.
 init_per_suite(Config) ->
@@ -61,6 +62,53 @@ counts(Config) ->
                                  "--functions", "real_profile_SUITE, lists:seq/2"]),
     matches("real_profile_SUITE:busy/0", Text),
     matches("lists:seq/2", Text),
+    clean(Config).
+
+%% Each call, by its stack; all modules only if that is meant.
+every_call(Config) ->
+    Args = ["--for", "500ms", "--mode", "trace", "--events", "20000"],
+    {0, Text} = profile(Config, Args ++ ["--functions", "real_profile_SUITE, lists", "--waiting"]),
+    matches("real_profile_SUITE:busy/0", Text),
+    matches("lists:foldl", Text),
+    matches("[0-9]+ events in [0-9]+ bytes", Text),
+    {2, Wrong} = profile(Config, Args ++ ["--functions", "_"]),
+    matches("force", Wrong),
+    {0, All} = profile(Config, Args ++ ["--functions", "_", "--force"]),
+    matches("lists:seq", All),
+    clean(Config).
+
+%% How long calls take, as a table, for programs and as a page.
+latency(Config) ->
+    Args = ["--for", "500ms", "--mode", "latency", "--functions", "real_profile_SUITE:busy/0,"
+            "lists:seq/2"],
+    {0, Text} = profile(Config, Args),
+    matches("p99.9 +max +function", Text),
+    matches("real_profile_SUITE:busy/0", Text),
+    matches("slowest: .* in real_profile_busy <", Text),
+    {0, Json} = profile(Config, ["--json" | Args]),
+    matches("\"latency\":.*\"p99\":[0-9]+", Json),
+    File = file(Config, "latency.html"),
+    {0, _} = profile(Config, ["--out", File | Args]),
+    {ok, Page} = file:read_file(File),
+    matches("<svg", Page),
+    clean(Config).
+
+%% What the VM's threads do; nothing that was switched on stays.
+schedulers(Config) ->
+    {0, Text} = profile(Config, ["--for", "500ms", "--mode", "schedulers"]),
+    matches("context switches a second", Text),
+    {0, Json} = profile(Config, ["--for", "200ms", "--mode", "schedulers", "--json"]),
+    matches("\"schedulers\":", Json),
+    {2, Out} = profile(Config, ["--mode", "schedulers", "--out", "a.html"]),
+    matches("--json", Out),
+    clean(Config),
+    ?assertEqual([false, false], [call(Config, erlang, system_flag, [Flag, false])
+                                  || Flag <- [microstate_accounting, scheduler_wall_time]]).
+
+%% The peer was not started for it.
+no_perf(Config) ->
+    {1, Text} = profile(Config, ["--for", "500ms", "--mode", "perf"]),
+    matches("perf is not installed|[+]JPperf map|no JIT", Text),
     clean(Config).
 
 %% Two files and what is different.

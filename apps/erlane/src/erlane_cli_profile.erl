@@ -5,6 +5,8 @@
 -export([run/1, help/0]).
 
 -define(EVENTS, 1000000).
+%% A call that is only counted makes no message.
+-define(COUNTED, 1000000000).
 
 %% @doc The text of `erlane help profile'.
 -spec help() -> iodata().
@@ -20,14 +22,21 @@ help() ->
      "                     ERLANE_COOKIE, or that of ~/.erlang.cookie)\n"
      "  --for TIME         how long: 10s, 500ms, 2m (10s)\n"
      "  --mode MODE        sample: what processes do, and what they wait for (default)\n"
+     "                     perf: CPU time by Linux' perf, C code and kernel too; same machine\n"
      "                     time: calls and time of functions; memory: words they allocate\n"
-     "  --functions LIST   for time and memory: modules, or MODULE:FUNCTION/ARITY, with commas\n"
+     "                     trace: each call and return: exact stacks and waits; slows down\n"
+     "                     latency: how long calls take, as histograms; at most 16 functions\n"
+     "                     schedulers: threads of the VM, run queues, locks, what stands out\n"
+     "  --functions LIST   for time, memory, trace, latency: modules, or MODULE:FUNCTION/ARITY,\n"
+     "                     with commas; _ is all modules, for trace with --force\n"
+     "  --with LIST        for trace: spawns, messages, gc, with commas\n"
      "  --procs LIST       these processes only, by registered name, with commas\n"
-     "  --events N         end after so many samples (1000000)\n"
+     "  --events N         end after so many samples, or calls (1000000, counted ones 1000000000)\n"
      "  --hz N             looks a second, at the most (100)\n"
      "  --depth N          frames of a stack, 8 to 64 (64)\n"
      "  --top N            functions in the table, without --out (20)\n"
-     "  --waiting          the table of mode sample has processes that wait, too\n"
+     "  --json             instead of the table, for programs\n"
+     "  --waiting          the table of modes sample and trace has processes that wait, too\n"
      "  --out FILE         a file with all of it; its ending is the format:\n",
      [["                       ", string:pad(lists:join(" ", Endings), 26), Purpose, $\n]
       || {_, Endings, Purpose} <- erlane_prof_file:formats()],
@@ -37,8 +46,10 @@ help() ->
 options() ->
     (erlane_cli_node:options())#{
       "--for" => {for, text},
-      "--mode" => {mode, {one_of, [sample, time, memory]}},
+      "--mode" => {mode, {one_of, [sample, perf, time, memory, trace, latency, schedulers]}},
       "--functions" => {functions, text},
+      "--force" => {force, flag},
+      "--with" => {with, text},
       "--procs" => {procs, text},
       "--events" => {events, {integer, 1, infinity}},
       "--hz" => {hz, {integer, 1, 1000}},
@@ -46,6 +57,7 @@ options() ->
       "--top" => {top, {integer, 1, infinity}},
       "--out" => {out, text},
       "--waiting" => {waiting, flag},
+      "--json" => {json, flag},
       "--diff" => {diff, two_texts},
       "--help" => {help, flag}}.
 
@@ -75,6 +87,8 @@ fail(Why) ->
     erlane_cli:fail("profile: ~ts", [Why]).
 
 %% Before the work, not after it: the ending, and whether the directory is there.
+check_out(#{mode := schedulers, out := _}) ->
+    wrong("--out: mode schedulers has no file; --json is for programs");
 check_out(#{out := File}) ->
     case erlane_prof_file:format(File) of
         {ok, _} ->
@@ -93,8 +107,12 @@ profile(Given) ->
                {ok, N} -> N;
                {error, Why} -> wrong(Why)
            end,
-    Options = maps:merge(#{mode => sample, events => ?EVENTS, node => Node, for => for(Given)},
-                         maps:with([mode, events, hz, depth], Given)),
+    Events = case Given of
+                 #{mode := Mode} when Mode =:= time; Mode =:= memory -> ?COUNTED;
+                 #{} -> ?EVENTS
+             end,
+    Options = maps:merge(#{mode => sample, events => Events, node => Node, for => for(Given)},
+                         maps:with([mode, events, hz, depth, force], Given)),
     ok = erlane_cli_signal:install(self()),
     %% What the VM says about connections would be among our lines.
     ok = logger:set_primary_config(level, none),
@@ -103,7 +121,8 @@ profile(Given) ->
                  Error -> Error
              end,
     case Answer of
-        {ok, Profile} -> show(Profile, Given);
+        {ok, #{rows := _} = Profile} -> show(Profile, Given);
+        {ok, #{threads := _} = View} -> put_view(View, Given);
         {error, {option, _, _} = Reason} -> wrong(erlane_prof:format_error(Reason));
         {error, Reason} -> fail(erlane_prof:format_error(Reason))
     end.
@@ -136,10 +155,8 @@ lists_of(Given) ->
                    #{functions := Text} -> #{functions => [function(F) || F <- words(Text)]};
                    _ -> #{}
                end,
-               case Given of
-                   #{procs := Names} -> #{procs => [list_to_atom(P) || P <- words(Names)]};
-                   _ -> #{}
-               end).
+               maps:from_list([{Key, [list_to_atom(P) || P <- words(maps:get(Key, Given))]}
+                               || Key <- [procs, with], is_map_key(Key, Given)])).
 
 words(Text) ->
     [string:trim(Word) || Word <- string:lexemes(Text, ",")].
@@ -157,16 +174,29 @@ function(Text) ->
 take(#{node := Node, for := For, mode := Mode} = Options) ->
     stderr("profile: ~ts, mode ~ts, ~.1f s; Ctrl-C ends it~n", [Node, Mode, For / 1000]),
     Tty = os:getenv("ERLANE_TTY") =:= "1",
-    Progress = fun(#{ms := Ms, events := Events}) ->
-                       _ = Tty andalso stderr("\r  ~.1f s of ~.1f s, ~b events ",
-                                              [min(Ms, For) / 1000, For / 1000, Events]),
+    Progress = fun(Told) ->
+                       _ = Tty andalso stderr("\r  ~ts ", [progress(Told, For)]),
                        receive {signal, _} -> stop
                        after 0 -> continue
                        end
                end,
-    Answer = erlane_prof:run(Options#{progress => Progress}),
+    Answer = case Mode of
+                 schedulers ->
+                     erlane_prof:schedulers((maps:with([node, for], Options))#{
+                                              progress => Progress});
+                 _ ->
+                     erlane_prof:run(Options#{progress => Progress})
+             end,
     _ = Tty andalso stderr("\r\e[K", []),
     Answer.
+
+%% A trace is read after it was taken.
+progress(#{read := Read, bytes := Bytes}, _For) ->
+    Part = Read / max(1, Bytes),
+    io_lib:format("[~-40ts] ~3b% of ~.1f MB\e[K",
+                  [lists:duplicate(round(40 * Part), $#), round(100 * Part), Bytes / 1.0e6]);
+progress(#{ms := Ms, events := Events}, For) ->
+    io_lib:format("~.1f s of ~.1f s, ~b events", [min(Ms, For) / 1000, For / 1000, Events]).
 
 %%% What comes of it
 
@@ -179,12 +209,23 @@ show(#{notes := Notes} = Profile, #{out := File}) ->
         {error, Why} ->
             fail(erlane_prof_file:error_text(Why))
     end;
-show(#{mode := sample} = Profile, Given) when not is_map_key(waiting, Given) ->
+show(Profile, #{json := true} = Given) ->
+    io:put_chars(erlane_prof_json:format(Profile, maps:get(top, Given, all))),
+    0;
+show(#{mode := Mode} = Profile, Given) when Mode =:= sample orelse Mode =:= trace,
+                                            not is_map_key(waiting, Given) ->
     %% Hundreds that wait would be all that is seen.
     Busy = [running, runnable, gc, suspended, no_answer],
     show(erlane_prof_profile:filter(Profile, #{state => Busy}), Given#{waiting => true});
 show(Profile, Given) ->
     io:put_chars(erlane_prof_top:format(Profile, #{count => maps:get(top, Given, 20)})),
+    0.
+
+put_view(View, Given) ->
+    io:put_chars(case Given of
+                     #{json := true} -> erlane_prof_schedulers:json(View);
+                     #{} -> erlane_prof_schedulers:format(View)
+                 end),
     0.
 
 diff(Before, After, Given) ->

@@ -11,7 +11,7 @@
 -module(erlane_prof).
 
 -export([connect/2, attach/2, detach/1, sample/1, sample/2, process/2, view/2, format_error/1]).
--export([run/1]).
+-export([run/1, schedulers/1]).
 
 -export_type([probe/0, options/0, sample/0, view/0, error/0]).
 
@@ -89,19 +89,36 @@ format_error(Reason) ->
 
 %% @doc Takes a profile of a node, and answers when it is done and all is as it was before.
 %%
-%% `mode' is `sample' (what processes do and what they wait for). `for' is how long, in
-%% milliseconds, `events' how many samples at most; both are required. `node' is this one unless
-%% another is named, to which {@link connect/2} comes first. `hz' (100) is how often it looks, and
-%% `depth' (64) how many frames a stack may have. `procs' are the processes, by pid or registered
-%% name. `progress' is called twice a second with what there is, and may answer `stop'.
+%% `mode' is `sample' (what processes do and what they wait for), `perf' (CPU time by Linux' perf,
+%% of a node of this machine that was started with +JPperf map), `time' and `memory' (calls and
+%% time, or words, of `functions'), `trace' (each call and return of `functions') or `latency' (how
+%% long calls of up to 16 functions take, as histograms). `for' is how long, in milliseconds,
+%% `events' how many samples at most; both are required. `node' is this one unless another is
+%% named, to which {@link connect/2} comes first. `hz' (100) is how often it looks, and `depth' (64)
+%% how many frames a stack may have. `procs' are the processes, by pid or registered name.
+%% `progress' is called twice a second with what there is, and may answer `stop'.
+%%
+%% In mode `trace' an event counts as 100 bytes of a file on the node; `functions' may be `['_']',
+%% all that are loaded, if `force' is true; `with' adds `spawns', `messages' or `gc'; and `progress'
+%% is also told how much of the file is `read', of how many `bytes'.
 %%
 %% It ends early, with what it has, when the node's run queues are long three seconds running,
-%% when the agent has used its 64 MB, or the connection is lost; `notes' say so. If the caller
+%% when the agent has used its 64 MB, or the connection is lost; mode `trace' also when the node's
+%% memory has grown by 32 MB and a twentieth, or its disk is full; `notes' say so. If the caller
 %% ends, nothing stays on the node.
 -spec run(erlane_prof_run:options()) ->
           {ok, erlane_prof_profile:profile()} | {error, error()}.
 run(Options) ->
     erlane_prof_run:run(Options).
+
+%% @doc What the VM's own threads do: schedulers, run queues, microstate accounting, how processes
+%% move, and locks where the VM counts them. Of the options of {@link run/1} it takes `for', which
+%% is required, `node', `progress' and `ship'. {@link erlane_prof_schedulers:findings/1} says what
+%% stands out, {@link erlane_prof_schedulers:format/1} makes a text of it.
+-spec schedulers(#{for := pos_integer(), atom() => term()}) ->
+          {ok, erlane_prof_schedulers:view()} | {error, error()}.
+schedulers(Options) ->
+    erlane_prof_run:schedulers(Options).
 
 %% The alias goes with the monitor: an answer that comes too late is dropped.
 ask({?MODULE, Node, Worker}, Request) ->

@@ -65,22 +65,37 @@ guard(Caller, #{to := To} = Options, Starter) ->
     label(guard),
     Monitor = monitor(process, Caller),
     Module = module(Options),
-    case prepare(Module, Options) of
+    Worker = worker(Module, Options),
+    case prepare(Module, Options#{worker => Worker}) of
         {ok, Undo, Prepared} ->
             Depth = depth(Options),
-            Self = self(),
-            Worker = spawn_opt(fun() -> work(Self, Module, Prepared, Depth ++ Undo, Options) end,
-                               [link, {max_heap_size, #{size => ?HEAP_WORDS, kill => true,
-                                                        error_logger => false}}]),
-            Starter ! {Self, {ok, Self}},
+            Worker ! {work, Prepared, Depth ++ Undo},
+            Starter ! {self(), {ok, self()}},
             #{for := For} = Options,
             watch(#guard{to = To, options = Options, monitor = Monitor, worker = Worker,
                          undo = Depth ++ Undo, ends = now_ms() + For,
                          queue = erlang:statistics(total_run_queue_lengths)});
         {error, Why} ->
+            unlink(Worker),
+            exit(Worker, kill),
             Starter ! {self(), {error, {declined, node(), Why}}},
             leave(Options)
     end.
+
+%% It is there before anything is changed, as it may be the tracer, and begins when all is. Until
+%% then it ends with the guard.
+worker(Module, Options) ->
+    Self = self(),
+    spawn_opt(fun() ->
+                      receive
+                          {work, Prepared, Undo} -> work(Self, Module, Prepared, Undo, Options)
+                      end
+              end, [link, {priority, priority(Options)}, {message_queue_data, off_heap},
+                    {max_heap_size, #{size => ?HEAP_WORDS, kill => true, error_logger => false}}]).
+
+%% A tracer that has to wait for its turn would have them all at once.
+priority(#{mode := Mode}) when Mode =:= latency; Mode =:= schedulers -> high;
+priority(_) -> normal.
 
 %% Whatever happens there, our code is not to stay.
 prepare(Module, Options) ->
@@ -91,7 +106,10 @@ prepare(Module, Options) ->
     end.
 
 module(#{mode := sample}) -> erlane_prof_sampler;
-module(#{mode := Mode}) when Mode =:= time; Mode =:= memory -> erlane_prof_counts.
+module(#{mode := Mode}) when Mode =:= time; Mode =:= memory -> erlane_prof_counts;
+module(#{mode := trace}) -> erlane_prof_trace;
+module(#{mode := latency}) -> erlane_prof_latency;
+module(#{mode := schedulers}) -> erlane_prof_threads.
 
 %% As proc_lib:set_label/1 of OTP 27 does: whoever looks at processes sees who we are.
 label(Role) ->
@@ -111,6 +129,9 @@ watch(#guard{worker = Worker, monitor = Monitor, ends = Ends} = G) ->
             finish(ended(Reason, G));
         {stop, Why} ->
             watch(stop(Why, G));
+        {patience, Ms} when G#guard.why =/= none ->
+            %% There is much to hand over, and it is taken.
+            watch(G#guard{ends = now_ms() + Ms});
         {stats, Stats} ->
             watch(G#guard{stats = Stats});
         _ ->

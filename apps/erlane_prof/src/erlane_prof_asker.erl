@@ -6,7 +6,7 @@
 %% each question has a process of its own, which may be stuck and is not to grow.
 -module(erlane_prof_asker).
 
--export([ask/2, cost/0]).
+-export([ask/2, guess/1, cost/0, who/1]).
 
 %% Words an asker may use: the dictionary of a process can be of any size.
 -define(ASK_WORDS, 2000000).
@@ -36,6 +36,16 @@ ask(Pid, Who) ->
               [link, {priority, high}, {max_heap_size, #{size => ?ASK_WORDS, kill => true,
                                                          error_logger => false}}]).
 
+%% @doc The name of a process that waits, as far as it can be read in place: where it began is not
+%% told of one of proc_lib.
+-spec guess(pid()) -> binary().
+guess(Pid) ->
+    case process_info(Pid, [registered_name, initial_call]) of
+        [{_, []}, {_, Initial}] -> mfa(Initial);
+        [{_, Name}, _] -> atom_to_binary(Name);
+        undefined -> <<"[ended]">>
+    end.
+
 answer(Pid, Known) ->
     Who = case Known of
               unknown -> who(Pid);
@@ -61,7 +71,9 @@ frame({M, F, A, Location}) when is_integer(A) ->
 frame({M, F, Args, Location}) ->
     frame({M, F, length(Args), Location}).
 
-%% Its registered name, or the function it began with, and its application.
+%% @doc Its registered name, or the function it began with, and its application. The process
+%% itself is asked.
+-spec who(pid()) -> {binary(), atom()}.
 who(Pid) ->
     case process_info(Pid, [registered_name, initial_call]) of
         [{_, []}, {_, Initial}] -> {called(Pid, Initial), application(Pid)};

@@ -2,12 +2,9 @@
 %% @doc Calls and time, or words allocated, of named functions, by the counters of the VM. Runs on
 %% the node that is looked at, as the worker of erlane_prof_agent. No message is made for a call;
 %% what is counted is read once, at the end.
-%%
-%% From OTP 27 on it is a trace session of our own. Before, tracing is one for the whole node: it is
-%% refused if anybody traces, and only what was set is cleared.
 -module(erlane_prof_counts).
 
--export([prepare/1, undo/1, work/2]).
+-export([prepare/1, undo/1, work/2, who/1]).
 
 %% Reading the counters of a function stops all schedulers for a moment before ERTS 17.
 -define(FUNCTIONS, 1000).
@@ -15,26 +12,26 @@
 -define(PAUSE_MS, 5).
 -define(STATS_MS, 500).
 
+%% `open': messages that were not answered yet. `turn': what is looked at next, `seen' what was.
+-record(c, {began, open = 0, functions, turn, seen = #{}, calls = 0}).
+
 %% @doc Switches the counters on. The text says why not.
 -spec prepare(erlane_prof_agent:options()) ->
           {ok, [erlane_prof_agent:undo()], term()} | {error, unicode:chardata()}.
 prepare(#{mode := Mode, functions := Wanted} = Options) ->
     try
         Flag = flag(Mode),
-        Patterns = [pattern(Function) || Function <- Wanted],
-        Functions = lists:usort(lists:append([functions(P) || P <- Patterns])),
+        {Patterns, Functions} = erlane_prof_session:functions(Wanted),
         length(Functions) =< ?FUNCTIONS
             orelse throw(text("~b functions are too many: ~b at most, as reading each stops all "
                               "schedulers for a moment", [length(Functions), ?FUNCTIONS])),
-        Procs = procs(maps:get(procs, Options, all)),
-        Session = session(Functions),
+        Procs = erlane_prof_session:procs(maps:get(procs, Options, all)),
+        Session = erlane_prof_session:create(self(), Functions),
         Undo = {Session, Flag, Patterns, Procs},
         try
-            _ = case Procs of
-                    all -> process(Session, all);
-                    _ -> [1 = process(Session, Pid) || Pid <- Procs]
-                end,
-            _ = [set(Session, Pattern, true, Flag) || Pattern <- Patterns],
+            ok = erlane_prof_session:process(Session, Procs, true, [call]),
+            _ = [erlane_prof_session:function(Session, Pattern, true, [Flag])
+                 || Pattern <- Patterns],
             {ok, [{undo, ?MODULE, Undo}], {Session, Flag, Functions}}
         catch
             Class:Reason:Stack ->
@@ -49,123 +46,78 @@ prepare(#{mode := Mode, functions := Wanted} = Options) ->
 flag(time) ->
     call_time;
 flag(memory) ->
-    case release() >= 26 of
+    case erlane_prof_session:release() >= 26 of
         true -> call_memory;
         false -> throw("counting words needs OTP 26")
     end.
 
-release() ->
-    list_to_integer(erlang:system_info(otp_release)).
-
-pattern({M, F, A}) -> {M, F, A};
-pattern(M) -> {M, '_', '_'}.
-
-functions({M, F, A} = Pattern) ->
-    erlang:module_loaded(M) orelse throw(text("module ~tw is not loaded", [M])),
-    Found = [{M, F1, A1} || {F1, A1} <- M:module_info(functions),
-                            F =:= '_' orelse F =:= F1, A =:= '_' orelse A =:= A1],
-    Found =/= [] orelse throw(text("there is no function ~tw:~tw/~w", tuple_to_list(Pattern))),
-    Found.
-
-procs(all) ->
-    all;
-procs(List) ->
-    case [Pid || P <- List, Pid <- [pid(P)], is_pid(Pid)] of
-        [] -> throw("none of the processes is there");
-        Pids -> lists:usort(Pids)
-    end.
-
-pid(Pid) when is_pid(Pid) -> Pid;
-pid(Name) -> whereis(Name).
-
-session(Functions) ->
-    case release() >= 27 of
-        true ->
-            trace(session_create, [erlane_prof, self(), []]);
-        false ->
-            Others = [Pid || Pid <- erlang:processes(), {trace, N} <- [traced(Pid)], N =/= 0],
-            Others =:= [] andalso erlang:trace_info(new_processes, flags) =:= {flags, []}
-                orelse throw("somebody traces processes, which OTP 27 and newer would allow"),
-            [throw(text("somebody traces ~tw:~tw/~w, which OTP 27 and newer would allow",
-                        tuple_to_list(Function)))
-             || Function <- Functions, erlang:trace_info(Function, traced) =/= {traced, false}
-                    orelse erlang:trace_info(Function, call_time) =/= {call_time, false}
-                    orelse erlang:trace_info(Function, call_count) =/= {call_count, false}],
-            none
-    end.
-
-%% Of one that runs nothing is read, as it may not answer.
-traced(Pid) ->
-    case process_info(Pid, status) of
-        {_, waiting} -> process_info(Pid, trace);
-        _ -> undefined
-    end.
-
-%% By name, as the module is not there before OTP 27.
-trace(Function, Args) ->
-    apply(list_to_existing_atom("trace"), Function, Args).
-
-process(none, What) -> erlang:trace(What, true, [call]);
-process(Session, What) -> trace(process, [Session, What, true, [call]]).
-
-set(none, Pattern, Value, Flag) -> erlang:trace_pattern(Pattern, Value, [Flag]);
-set(Session, Pattern, Value, Flag) -> trace(function, [Session, Pattern, Value, [Flag]]).
-
-info(none, Function, Flag) -> erlang:trace_info(Function, Flag);
-info(Session, Function, Flag) -> trace(info, [Session, Function, Flag]).
-
-%% @doc Switches off what was switched on, and nothing else: flags of a process that somebody else
-%% traces by now are not changed by this.
+%% @doc Switches off what was switched on, and nothing else.
 -spec undo(term()) -> ok.
-undo({none, Flag, Patterns, Procs}) ->
-    Whom = case Procs of
-               all -> [all];
-               _ -> [Pid || Pid <- Procs, is_process_alive(Pid)]
-           end,
-    %% One may end meanwhile.
-    _ = [try erlang:trace(What, false, [call]) catch error:badarg -> 0 end || What <- Whom],
-    lists:foreach(fun(Pattern) -> set(none, Pattern, false, Flag) end, Patterns);
-undo({Session, _Flag, _Patterns, _Procs}) ->
-    _ = trace(session_destroy, [Session]),
-    ok.
+undo({Session, Flag, Patterns, Procs}) ->
+    erlane_prof_session:clear(Session, Procs, [call], [{Pattern, [Flag]} || Pattern <- Patterns]).
 
 %% @doc Waits until told to finish, and hands over what was counted.
 -spec work(term(), map()) -> no_return().
-work(Prepared, Options) ->
-    wait(Prepared, Options, erlang:monotonic_time(nanosecond), 0).
+work({_, _, Functions} = Prepared, Options) ->
+    wait(Prepared, Options, #c{began = erlang:monotonic_time(nanosecond), turn = Functions,
+                               functions = Functions}).
 
-wait(Prepared, #{to := To, guard := Guard, clean := Clean, undo := Undo} = Options, Began, Open) ->
+wait(Prepared, #{to := To, guard := Guard, clean := Clean, undo := Undo} = Options,
+     #c{open = Open} = C) ->
     receive
         finish ->
-            finish(Prepared, Options, Began, Open);
+            finish(time, Prepared, Options, C);
         credit ->
-            wait(Prepared, Options, Began, Open - 1);
+            wait(Prepared, Options, C#c{open = Open - 1});
         {'EXIT', Guard, _} ->
             Clean(Undo),
             exit(shutdown);
         _ ->
-            wait(Prepared, Options, Began, Open)
+            wait(Prepared, Options, C)
     after ?STATS_MS ->
-        Sent = case Open of
-                   0 -> erlane_prof_agent:send(To, {rows, self(), [], [], stats(0, Began)});
-                   _ -> late
-               end,
-        wait(Prepared, Options, Began, case Sent of ok -> 1; _ -> Open end)
+        case look(Prepared, C) of
+            #c{calls = Calls} = C1 when Calls >= map_get(events, Options) ->
+                finish(events, Prepared, Options, C1);
+            C1 when Open =:= 0 ->
+                case erlane_prof_agent:send(To, {rows, self(), [], [], stats(C1)}) of
+                    ok -> wait(Prepared, Options, C1#c{open = 1});
+                    _ -> wait(Prepared, Options, C1)
+                end;
+            C1 ->
+                wait(Prepared, Options, C1)
+        end
     end.
 
-stats(Events, Began) ->
-    #{events => Events, lost => 0, ns => erlang:monotonic_time(nanosecond) - Began}.
+%% Some functions in turn, so that the schedulers are stopped seldom: the limit is seen when most of
+%% what is counted has been looked at.
+look(_Prepared, #c{functions = []} = C) ->
+    C;
+look(Prepared, #c{turn = [], functions = Functions} = C) ->
+    look(Prepared, C#c{turn = Functions});
+look({Session, Flag, _}, #c{turn = Turn, seen = Seen0} = C) ->
+    {Now, Later} = lists:split(min(?TURN, length(Turn)), Turn),
+    Seen = lists:foldl(fun(F, Seen) ->
+                               case erlane_prof_session:info(Session, F, Flag) of
+                                   {Flag, [_ | _] = List} ->
+                                       Seen#{F => lists:sum([element(2, E) || E <- List])};
+                                   _ -> Seen
+                               end
+                       end, Seen0, Now),
+    C#c{turn = Later, seen = Seen, calls = lists:sum(maps:values(Seen))}.
 
--spec finish(term(), map(), integer(), non_neg_integer()) -> no_return().
-finish({Session, Flag, Functions}, #{to := To}, Began, Open) ->
-    Stats = stats(0, Began),
+stats(#c{began = Began, calls = Calls}) ->
+    #{events => Calls, lost => 0, ns => erlang:monotonic_time(nanosecond) - Began}.
+
+-spec finish(time | events, term(), map(), #c{}) -> no_return().
+finish(Why, {Session, Flag, Functions}, #{to := To}, #c{open = Open} = C) ->
+    Stats = stats(C),
     Counted = read(Functions, Session, Flag, 1, []),
     {Rows, Stacks} = rows(Counted, Flag, #{}, #{}, []),
     Calls = lists:sum([Count || {_, _, _, _, [_, Count]} <- Rows]),
     Done = Stats#{events := Calls},
     ok = hand_over(To, {rows, self(), Rows, Stacks, Done}),
     returned(Open + 1),
-    exit({done, time, Done}).
+    exit({done, Why, Done}).
 
 hand_over(To, Message) ->
     case erlane_prof_agent:send(To, Message) of
@@ -182,7 +134,7 @@ read([Function | Functions], Session, Flag, N, Counted) ->
         0 -> receive after ?PAUSE_MS -> ok end;
         _ -> ok
     end,
-    case info(Session, Function, Flag) of
+    case erlane_prof_session:info(Session, Function, Flag) of
         {Flag, [_ | _] = List} ->
             read(Functions, Session, Flag, N + 1, [{Function, List} | Counted]);
         _ ->
@@ -194,7 +146,7 @@ read([], _Session, _Flag, _N, Counted) ->
 rows([{{M, F, A}, List} | Counted], Flag, Who, Files, Rows) ->
     File = case Files of
                #{M := Known} -> Known;
-               #{} -> file(M)
+               #{} -> erlane_prof_session:file(M)
            end,
     Stack = {M, F, A, File, 0},
     {Rows1, Who1} = lists:foldl(fun(Entry, {R, W}) -> row(Entry, Flag, Stack, R, W) end,
@@ -219,7 +171,9 @@ counted(Pid, Values, Stack, Rows, Who0) ->
     #{Pid := {Proc, App}} = Who,
     {[{Proc, App, any, Stack, Values} | Rows], Who}.
 
-%% What is told in place, so that nobody is waited for.
+%% @doc The label and the application of a process, as far as they are told in place, so that
+%% nobody is waited for.
+-spec who(pid()) -> {binary(), undefined}.
 who(Pid) ->
     case process_info(Pid, status) of
         {_, waiting} ->
@@ -238,13 +192,5 @@ who(Pid) ->
 busy(_Pid, [Name | _]) -> atom_to_binary(Name);
 busy(_Pid, []) -> <<"[running]">>.
 
-file(M) ->
-    try proplists:get_value(source, M:module_info(compile)) of
-        [_ | _] = Source -> unicode:characters_to_binary(filename:basename(Source));
-        _ -> <<>>
-    catch
-        _:_ -> <<>>
-    end.
-
 text(Format, Args) ->
-    unicode:characters_to_binary(io_lib:format(Format, Args)).
+    erlane_prof_session:text(Format, Args).

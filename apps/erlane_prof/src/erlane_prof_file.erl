@@ -11,7 +11,7 @@
 %% The formats with the endings of their files and what they are for.
 -spec formats() -> [{format(), [string()], Purpose :: string()}].
 formats() ->
-    [{flame, [".html"], "flame graph, one page that any browser opens"},
+    [{flame, [".html"], "flame graph or histograms, a page for any browser"},
      {callgrind, [".callgrind", ".cgrind"], "kcachegrind; also a name callgrind.out.*"},
      {collapsed, [".collapsed", ".folded"], "a line for each stack"},
      {speedscope, [".speedscope.json", ".json"], "speedscope"},
@@ -59,6 +59,7 @@ failed(Part, File, Why) ->
 
 %% The bytes of a file.
 -spec encode(erlane_prof_profile:profile(), format()) -> iodata().
+encode(#{latency := _} = Profile, flame) -> erlane_prof_latency_page:format(Profile);
 encode(Profile, flame) -> erlane_prof_flame:format(Profile);
 encode(Profile, callgrind) -> erlane_prof_callgrind:format(Profile);
 encode(Profile, collapsed) -> erlane_prof_collapsed:format(Profile);

@@ -26,11 +26,11 @@
                  stack := [frame()], values := [number()]}.
 %% `began' is in microseconds since 1970, `ns' is how long it took, `lost' counts what could not
 %% be taken, `notes' say in words what was dropped, cut or repaired. `base' is there in a
-%% difference only: what it is compared with.
+%% difference only: what it is compared with. `latency' is there in that mode only.
 -type profile() :: #{version := 1, mode := mode(), node := node(), otp := binary(),
                      began := integer(), ns := non_neg_integer(), values := [column()],
                      rows := [row()], lost := non_neg_integer(), notes := [binary()],
-                     base => base()}.
+                     base => base(), latency => [erlane_prof_spread:spread()]}.
 -type base() :: #{node := node(), began := integer(), ns := non_neg_integer()}.
 -type entry() :: #{function := code(), self := non_neg_integer(),
                    total := non_neg_integer()}.
@@ -51,7 +51,7 @@ new(#{rows := Rows} = Fields) ->
 %% The same of rows that were counted by `add/2' while they came.
 -spec new(map(), tally()) -> profile().
 new(Fields, Tally) ->
-    Given = maps:with([mode, values, node, otp, began, ns, lost, notes, base], Fields),
+    Given = maps:with([mode, values, node, otp, began, ns, lost, notes, base, latency], Fields),
     Profile = maps:merge(#{version => 1, node => node(), began => 0, ns => 0, lost => 0,
                            notes => [], rows => rows(Tally),
                            otp => list_to_binary(erlang:system_info(otp_release))}, Given),
@@ -101,7 +101,12 @@ merge(#{values := Values, rows := RowsA} = A, #{values := Values, rows := RowsB}
                 ns := maps:get(ns, A) + maps:get(ns, B),
                 lost := maps:get(lost, A) + maps:get(lost, B),
                 notes := NotesA ++ [N || N <- NotesB ++ Others, not lists:member(N, NotesA)]},
-    {ok, new(Fields#{rows := RowsA ++ RowsB})};
+    Spreads = case {A, B} of
+                  {#{latency := SpreadsA}, #{latency := SpreadsB}} ->
+                      #{latency => erlane_prof_spread:merge(SpreadsA, SpreadsB)};
+                  _ -> #{}
+              end,
+    {ok, new(maps:merge(Fields#{rows := RowsA ++ RowsB}, Spreads))};
 merge(#{values := A}, #{values := B}) ->
     {error, {values, A, B}}.
 
@@ -119,10 +124,11 @@ diff(#{values := Columns} = Before, #{values := Columns} = After) ->
         ++ [maps:remove(pid, R#{values := Zeros ++ V})
             || #{values := V} = R <- maps:get(rows, Before)],
     Old = [C#{name := list_to_atom("before_" ++ atom_to_list(N))} || #{name := N} = C <- Columns],
-    {ok, new(After#{values := Columns ++ Old, rows := Rows,
-                    lost := maps:get(lost, Before) + maps:get(lost, After),
-                    notes := lists:usort(maps:get(notes, Before) ++ maps:get(notes, After)),
-                    base => maps:with([node, began, ns], Before)})};
+    Rest = maps:remove(latency, After),
+    {ok, new(Rest#{values := Columns ++ Old, rows := Rows,
+                   lost := maps:get(lost, Before) + maps:get(lost, After),
+                   notes := lists:usort(maps:get(notes, Before) ++ maps:get(notes, After)),
+                   base => maps:with([node, began, ns], Before)})};
 diff(#{values := A}, #{values := B}) ->
     {error, {values, A, B}}.
 
@@ -210,6 +216,7 @@ check(#{version := 1, mode := Mode, node := Node, otp := Otp, began := Began, ns
                   {lost, is_integer(Lost) andalso Lost >= 0},
                   {notes, all(fun is_binary/1, Notes)},
                   {base, is_base(maps:get(base, Profile, none))},
+                  {latency, all(fun erlane_prof_spread:check/1, maps:get(latency, Profile, []))},
                   {values, Count > 0 andalso all(fun is_column/1, Columns)},
                   {rows, is_list(Rows)}]],
     case Wrong of

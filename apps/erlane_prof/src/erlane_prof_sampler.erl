@@ -43,7 +43,8 @@
 -record(p, {last, reds, fresh = false, who, stack = 0, idle = 0, asker = none}).
 
 -record(s, {to, guard, undo, clean, limit, period, procs, began, next, spent = 0, spent_idle = 0,
-            spent_asking = 0, first, rate, ask_ns, known = #{}, hot = [], warm = [], listed,
+            spent_asking = 0, place = 0.0, first, rate,
+            ask_ns, known = #{}, hot = [], warm = [], listed,
             left = [], slice = [], round = 0, swept = 0,
             pending = #{}, stacks = #{}, fresh = [], rows = #{},
             who = #{}, flushed, credit = ?CREDIT, events = 0, lost = 0, stale = 0, late = 0,
@@ -112,8 +113,18 @@ tick(#s{period = Period} = S) ->
         Left ->
             S1 = flush(Now, spend_idle(Now, overdue(Now, S0))),
             Then = pass(Now + ?PASS_NS + rand:uniform(?PASS_NS)),
-            S2 = look_at_hot(Then, Left, S1),
+            S2 = look_at_hot(Then, Left, S1#s{place = place()}),
             S2#s{spent = S2#s.spent + took(Now, S0, S2), next = Now + jitter(Period)}
+    end.
+
+%% Nobody runs on our scheduler while we look: but for us one of those in its queue would. The
+%% chance that it is a certain one of all that wait for a scheduler.
+place() ->
+    Queues = erlang:statistics(run_queue_lengths),
+    Id = erlang:system_info(scheduler_id),
+    case Id =< length(Queues) andalso lists:nth(Id, Queues) > 0 of
+        true -> 1 / lists:sum(Queues);
+        false -> 0.0
     end.
 
 %% A native call keeps the timers of its scheduler, and those who are in its queue.
@@ -334,27 +345,50 @@ sleeps(Now, Pid, Reds, #p{reds = Before, idle = Idle0} = P, S) ->
             S1 = asked(Now, Pid, waiting, P1, S),
             {temper(Idle), S1#s{spent_asking = S1#s.spent_asking + S#s.ask_ns}};
         false ->
-            {temper(Idle), count(Now, waiting, Pid, P1, S#s{stale = S#s.stale + 1})}
+            {temper(Idle), count(Now, waiting, Pid, guessed(Pid, P1), S#s{stale = S#s.stale + 1})}
     end.
+
+%% One that is not asked has the name that can be read in place.
+guessed(Pid, #p{who = undefined} = P) ->
+    P#p{who = {guess, erlane_prof_asker:guess(Pid)}};
+guessed(_Pid, P) ->
+    P.
 
 temper(Idle) when Idle > ?SLEEPY -> warm;
 temper(_) -> hot.
 
 asked(Now, Pid, State, #p{last = Last, who = Who} = P, S) ->
-    Asker = erlane_prof_asker:ask(Pid, case Who of undefined -> unknown; _ -> known end),
+    Asker = erlane_prof_asker:ask(Pid, case Who of
+                                           undefined -> unknown;
+                                           {guess, _} -> unknown;
+                                           _ -> known
+                                       end),
     S#s{known = (S#s.known)#{Pid := P#p{asker = Asker, last = Now}}, asks = S#s.asks + 1,
         spent = S#s.spent + S#s.ask_ns,
-        pending = (S#s.pending)#{Asker => {Pid, State, Now - Last, Now}}}.
+        pending = (S#s.pending)#{Asker => {Pid, placed(State, S), Now - Last, Now}}}.
+
+placed(runnable, #s{place = Place}) when Place > 0 -> {runnable, Place};
+placed(State, _S) -> State.
 
 %% Counts a look with what is known.
 count(Now, State, Pid, #p{last = Last} = P, S) ->
     row(State, P, Now - Last, S#s{known = (S#s.known)#{Pid := P#p{last = Now}}}).
 
-row(State, #p{who = Who0, stack = Stack}, Ns, #s{rows = Rows, events = Events} = S) ->
-    Who = case Who0 of undefined -> {<<"[unknown]">>, undefined}; _ -> Who0 end,
+row({runnable, Place}, P, Ns, S) ->
+    Running = round(Place * Ns),
+    row(running, P, Running, 0, row(runnable, P, Ns - Running, 1, S));
+row(State, P, Ns, S) ->
+    row(State, P, Ns, 1, S).
+
+row(State, #p{who = Who0, stack = Stack}, Ns, N, #s{rows = Rows, events = Events} = S) ->
+    Who = case Who0 of
+              undefined -> {<<"[unknown]">>, undefined};
+              {guess, Label} -> {Label, undefined};
+              _ -> Who0
+          end,
     Key = {Who, State, Stack},
     {Ns0, N0} = maps:get(Key, Rows, {0, 0}),
-    S#s{rows = Rows#{Key => {Ns0 + Ns, N0 + 1}}, events = Events + 1}.
+    S#s{rows = Rows#{Key => {Ns0 + Ns, N0 + N}}, events = Events + N}.
 
 %%% Answers
 
@@ -378,6 +412,7 @@ answered(Pid, P, State, Ns, none, S) ->
     %% The asker was killed for its size: the name is in a dictionary that is too large.
     P1 = P#p{asker = none, who = case P#p.who of
                                      undefined -> {<<"[large dictionary]">>, undefined};
+                                     {guess, Label} -> {Label, undefined};
                                      Who -> Who
                                  end},
     row(State, P1, Ns, S#s{known = (S#s.known)#{Pid := P1}});

@@ -24,7 +24,12 @@ encode(#{mode := Mode, node := Node, otp := Otp, began := Began, ns := Ns, value
     Head = {atom_to_binary(Mode), atom_to_binary(Node), Otp, Began, Ns, Lost, Notes, Base,
             [{atom_to_binary(C), atom_to_binary(U)} || #{name := C, unit := U} <- Columns]},
     Listed = [frame(F) || {_, F} <- lists:sort([{I, F} || {F, I} <- maps:to_list(Frames)])],
-    [?MAGIC, zlib:compress(term_to_binary({Head, Listed, Stored}))].
+    Whole = case Profile of
+                #{latency := Spreads} ->
+                    {Head, Listed, Stored, [erlane_prof_spread:encode(S) || S <- Spreads]};
+                #{} -> {Head, Listed, Stored}
+            end,
+    [?MAGIC, zlib:compress(term_to_binary(Whole))].
 
 row(#{proc := Proc, state := State, stack := Stack, values := Values} = Row, Known) ->
     {Numbers, More} = lists:mapfoldl(fun number/2, Known, Stack),
@@ -82,10 +87,17 @@ inflate({Going, Part}, Z, Parts, Size0) ->
     end.
 
 profile({Head, Frames, Rows}) ->
+    profile(Head, Frames, Rows, none);
+profile({Head, Frames, Rows, Spreads}) ->
+    profile(Head, Frames, Rows, Spreads).
+
+profile(Head, Frames, Rows, Spreads) ->
     {Mode, Node, Otp, Began, Ns, Lost, Notes, Base, Columns} = Head,
     Names = lists:usort(lists:append([[M, F] || {M, F, _, _, _} <- Frames])
                         ++ [App || {_, _, App, _, _, _} <- Rows]
-                        ++ [Name || {Name, _} <- Columns]),
+                        ++ [Name || {Name, _} <- Columns]
+                        ++ lists:append([erlane_prof_spread:names(S) || Spreads =/= none,
+                                                                       S <- Spreads])),
     case length(Names) > ?MAX_NAMES of
         true -> {error, too_many_names};
         false ->
@@ -97,8 +109,12 @@ profile({Head, Frames, Rows}) ->
                                     unit => known(Unit, [count, nanoseconds, bytes, words])}
                                   || {Name, Unit} <- Columns],
                        rows => [read(Row, Places) || Row <- Rows]},
-            {ok, erlane_prof_profile:new(base(Base, Fields))}
+            {ok, erlane_prof_profile:new(latency(Spreads, base(Base, Fields)))}
     end.
+
+latency(none, Fields) -> Fields;
+latency(Spreads, Fields) ->
+    Fields#{latency => [erlane_prof_spread:decode(S, fun binary_to_atom/1) || S <- Spreads]}.
 
 base(<<>>, Fields) -> Fields;
 base({Node, Began, Ns}, Fields) ->

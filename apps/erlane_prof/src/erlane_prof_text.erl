@@ -2,7 +2,7 @@
 %% Functions, labels and amounts of a profile as text, the same in every format. Pure.
 -module(erlane_prof_text).
 
--export([name/1, clean/1, roots/1, amount/2, share/2, json/1]).
+-export([name/1, clean/1, roots/1, amount/2, share/2, table/1, json/1]).
 
 -export_type([json/0]).
 
@@ -57,6 +57,18 @@ thousands(N) -> [thousands(N div 1000), io_lib:format(",~3..0b", [N rem 1000])].
 -spec share(number(), number()) -> iolist().
 share(_, 0) -> "0.0%";
 share(Part, Whole) -> io_lib:format("~.1f%", [100 * Part / Whole]).
+
+%% Rows of ASCII cells as lines: figures to the right, the last cell as it is. At least one row.
+-spec table([[iodata()], ...]) -> iolist().
+table([First | _] = Rows) ->
+    Widths = lists:foldl(fun(Row, Acc) ->
+                                 [max(iolist_size(Cell), W) || {Cell, W} <- lists:zip(Row, Acc)]
+                         end, [0 || _ <- First], Rows),
+    [line(Row, Widths) || Row <- Rows].
+
+line([Name], [_]) -> [$\s, $\s, Name, $\n];
+line([Cell | Cells], [Width | Widths]) ->
+    [lists:duplicate(Width - iolist_size(Cell) + 2, $\s), Cell | line(Cells, Widths)].
 
 %% JSON that is also safe inside a script of a page: `<' is never written as such.
 -spec json(json()) -> iodata().

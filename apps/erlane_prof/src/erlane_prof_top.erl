@@ -20,7 +20,11 @@ format(Profile, Options) ->
                #{base := _} -> difference(Profile, Place, Column, Unit, Count);
                #{} -> plain(Profile, Column, Unit, Count)
            end,
-    [head(Profile, Column, Unit), states(Profile, Column), notes(Profile), $\n, table(Rows)].
+    [head(Profile, Column, Unit), states(Profile, Column), notes(Profile), $\n,
+     case Profile of
+         #{latency := [_ | _] = Spreads} -> erlane_prof_spread:format(Spreads);
+         #{} -> erlane_prof_text:table(Rows)
+     end].
 
 head(#{node := Node, mode := Mode, otp := Otp, ns := Ns} = Profile, Column, Unit) ->
     Of = case Unit of
@@ -44,6 +48,18 @@ notes(#{lost := Lost, notes := Notes}) ->
     [[["lost: ", erlane_prof_text:amount(Lost, count), $\n] || Lost > 0],
      [["note: ", erlane_prof_text:clean(Note), $\n] || Note <- Notes]].
 
+%% Functions that were counted have their calls, and no others called by them.
+plain(#{mode := Mode} = Profile, Column, Unit, Count)
+  when Mode =:= time, Column =:= time; Mode =:= memory, Column =:= words ->
+    Total = erlane_prof_profile:total(Profile, Column),
+    Calls = maps:from_list([{F, N} || #{function := F, self := N}
+                                          <- erlane_prof_profile:top(Profile, calls, all)]),
+    [["calls", "self", "", "each", "function"] |
+     [[erlane_prof_text:amount(N, count), erlane_prof_text:amount(Self, Unit),
+       erlane_prof_text:share(Self, Total), erlane_prof_text:amount(Self div max(1, N), Unit),
+       erlane_prof_text:name(F)]
+      || #{function := F, self := Self} <- erlane_prof_profile:top(Profile, Column, Count),
+         N <- [maps:get(F, Calls, 0)]]];
 plain(Profile, Column, Unit, Count) ->
     Total = erlane_prof_profile:total(Profile, Column),
     [["self", "", "total", "", "function"] |
@@ -80,14 +96,3 @@ shares(Profile, Column) ->
 
 change(Points) when Points >= 0 -> io_lib:format("+~.1f", [Points]);
 change(Points) -> io_lib:format("~.1f", [Points]).
-
-%% Figures to the right, the name last.
-table(Rows) ->
-    Widths = lists:foldl(fun(Row, Acc) ->
-                                 [max(iolist_size(Cell), W) || {Cell, W} <- lists:zip(Row, Acc)]
-                         end, [0, 0, 0, 0, 0], Rows),
-    [row(Row, Widths) || Row <- Rows].
-
-row([Name], [_]) -> [$\s, $\s, Name, $\n];
-row([Cell | Cells], [Width | Widths]) ->
-    [lists:duplicate(Width - iolist_size(Cell) + 2, $\s), Cell | row(Cells, Widths)].

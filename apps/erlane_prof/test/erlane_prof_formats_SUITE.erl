@@ -159,20 +159,48 @@ collapsed(_) ->
     ?assertMatch({match, _}, re:run(iolist_to_binary(erlane_prof_collapsed:format(Diff)),
                                     "shop;server:loop/1;work:run/1 0 7\n")).
 
-%% What the schema demands of a file of sampled profiles.
+%% What the schema demands of a file (file-format-spec.ts of speedscope), and that nothing else is
+%% in it: of each profile that we can have.
 speedscope(_) ->
-    Read = erlane_dash_reader:read(iolist_to_binary(erlane_prof_speedscope:format(profile()))),
+    {ok, Diff} = erlane_prof_profile:diff(profile(tl(rows())), profile()),
+    Two = #{mode => time, values => [#{name => time, unit => nanoseconds},
+                                     #{name => bytes, unit => bytes},
+                                     #{name => words, unit => words}],
+            rows => [#{proc => <<"a">>, state => any, values => [7, 0, 3],
+                       stack => [{m, f, 0, <<"m.erl">>, 3}, {m, g, 0, <<>>, 0}]}]},
+    [schema(Profile) || Profile <- [profile(), Diff, erlane_prof_profile:new(Two),
+                                    erlane_prof_profile:new(Two#{rows := []})]].
+
+schema(Profile) ->
+    Read = erlane_dash_reader:read(iolist_to_binary(erlane_prof_speedscope:format(Profile))),
     #{<<"$schema">> := <<"https://www.speedscope.app/file-format-schema.json">>,
-      <<"exporter">> := <<"erlane">>, <<"activeProfileIndex">> := 0,
-      <<"shared">> := #{<<"frames">> := Frames}, <<"profiles">> := [Profile]} = Read,
-    [?assert(is_binary(maps:get(<<"name">>, F)) andalso
-             maps:keys(maps:without([<<"name">>, <<"file">>], F)) =:= []) || F <- Frames],
+      <<"exporter">> := <<"erlane">>, <<"activeProfileIndex">> := 0, <<"name">> := Name,
+      <<"shared">> := Shared, <<"profiles">> := Profiles} = Read,
+    ?assertEqual(6, map_size(Read)),
+    ?assert(is_binary(Name)),
+    [{<<"frames">>, Frames}] = maps:to_list(Shared),
+    [?assert(is_binary(maps:get(<<"name">>, F)) andalso is_binary(maps:get(<<"file">>, F, <<>>))
+             andalso maps:keys(maps:without([<<"name">>, <<"file">>], F)) =:= []) || F <- Frames],
     ?assertEqual(lists:usort(Frames), lists:sort(Frames)),
-    #{<<"type">> := <<"sampled">>, <<"name">> := <<"samples">>, <<"unit">> := <<"none">>,
-      <<"samples">> := Samples, <<"weights">> := Weights} = Profile,
+    ?assertEqual(length(erlane_prof_profile:columns(Profile)), length(Profiles)),
+    [sampled(P, Column, length(Frames), Profile)
+     || {P, Column} <- lists:zip(Profiles, erlane_prof_profile:columns(Profile))].
+
+%% The weights are for the samples, in order, and fill what is between start and end.
+sampled(#{<<"type">> := <<"sampled">>, <<"name">> := Name, <<"unit">> := Unit,
+          <<"startValue">> := Start, <<"endValue">> := End, <<"samples">> := Samples,
+          <<"weights">> := Weights} = Sampled, Column, Frames, Profile) ->
+    ?assertEqual(7, map_size(Sampled)),
+    ?assertEqual(atom_to_binary(Column), Name),
+    ?assert(lists:member(Unit, [<<"none">>, <<"nanoseconds">>, <<"microseconds">>,
+                                <<"milliseconds">>, <<"seconds">>, <<"bytes">>])),
     ?assertEqual(length(Samples), length(Weights)),
-    ?assert(lists:all(fun(N) -> is_integer(N) andalso N >= 0 andalso N < length(Frames) end,
-                      lists:append(Samples))).
+    ?assert(lists:all(fun(W) -> is_integer(W) andalso W > 0 end, Weights)),
+    ?assertEqual(End - Start, lists:sum(Weights)),
+    ?assertEqual(erlane_prof_profile:total(Profile, Column), End - Start),
+    ?assert(lists:all(fun(N) -> is_integer(N) andalso N >= 0 andalso N < Frames end,
+                      lists:append(Samples))),
+    ?assert(lists:all(fun(Stack) -> Stack =/= [] end, Samples)).
 
 %% One file, no address in it that a browser would ask for, names are no markup.
 page(_) ->

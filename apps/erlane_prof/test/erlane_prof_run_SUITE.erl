@@ -12,7 +12,8 @@
          options/1]).
 -export([as_code/1, as_forms/1, caller_killed/1, connection_lost/1, worker_killed/1,
          guard_killed/1, node_stops/1, counting_caller_killed/1, declined/1]).
--export([calls/1, calls_of_some/1, words/1, others_trace/1, counters_off/1, no_functions/1]).
+-export([calls/1, calls_limit/1, calls_of_some/1, words/1, others_trace/1, counters_off/1,
+         no_functions/1]).
 -export([work/1, spin/1, three/1, one/1, sleep/0]).
 
 -define(WAIT_MS, 20000).
@@ -28,7 +29,8 @@ groups() ->
                  own_share, overload, depth_restored, depth_of_others_stays, two_at_once]},
      {there, [], [as_code, as_forms, caller_killed, connection_lost, worker_killed, guard_killed,
                   node_stops, counting_caller_killed, declined]},
-     {counts, [], [calls, calls_of_some, words, others_trace, counters_off, no_functions]}].
+     {counts, [], [calls, calls_limit, calls_of_some, words, others_trace, counters_off,
+                   no_functions]}].
 
 init_per_suite(Config) ->
     {ok, Peer, Node} = peer(),
@@ -73,8 +75,10 @@ shares(_Config) ->
     Total = erlane_prof_profile:total(On, wall),
     Three = self_of({?MODULE, three, 1}, On),
     One = self_of({?MODULE, one, 1}, On),
-    ?assert(abs(Three / Total - 0.75) < 0.12, {Three, One, Total}),
-    ?assert(abs(One / Total - 0.25) < 0.12, {Three, One, Total}),
+    %% On a machine with other work there are few looks, which tell little.
+    Few = 2 * math:sqrt(0.19 / max(1, erlane_prof_profile:total(Mine, samples))),
+    ?assert(abs(Three / Total - 0.75) < 0.12 + Few, {Three, One, Total, Few}),
+    ?assert(abs(One / Total - 0.25) < 0.12 + Few, {Three, One, Total, Few}),
     %% It never waits, and each moment of it is somewhere.
     ?assertEqual([], [S || {waiting, _} = S <- erlane_prof_profile:sums(Mine, wall, state)]),
     #{ns := Ns} = Profile,
@@ -382,6 +386,20 @@ calls(_Config) ->
     [#{values := [Ns, Calls]}] = [R || #{stack := [{?MODULE, three, 1, _, _}]} = R <- Rows],
     ?assertEqual(10 * 100001, Calls),
     ?assert(Ns > 1000000, Ns).
+
+%% It ends when so many calls were counted, long before its time.
+calls_limit(_Config) ->
+    Busy = spin(prof_run_busy),
+    [begin
+         {Us, {ok, #{notes := Notes} = Profile}} =
+             timer:tc(fun() -> run(#{mode => time, functions => Functions, for => 60000,
+                                     events => 1000})
+                      end),
+         ?assert(Us < 20000000, Us),
+         ?assert(noted("limit of", Notes), Notes),
+         ?assert(erlane_prof_profile:total(Profile, calls) >= 1000)
+     end || Functions <- [[{?MODULE, three, 1}], [lists, ?MODULE]]],
+    stop(Busy).
 
 %% Those of other processes are not.
 calls_of_some(_Config) ->

@@ -1,0 +1,543 @@
+%% SPDX-License-Identifier: Apache-2.0
+%% Following calls on a node: that what comes of it is what was done there, and that nothing is
+%% left of it.
+-module(erlane_prof_trace_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-export([all/0, groups/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2,
+         end_per_testcase/2]).
+-export([tree/1, server/1, exact_calls/1, spawned/1, messages/1, waits_by_reason/1, lines/1,
+         only_some/1, events_limit/1, asked_to_stop/1, others_trace/1, trace_off/1, no_functions/1,
+         everything_needs_force/1, options/1, progress/1]).
+-export([as_code/1, as_forms/1, caller_killed/1, connection_lost/1, worker_killed/1,
+         guard_killed/1, declined/1, full_disk/1, runaway/1]).
+-export([work/0, leaf/1, tail/1, even/1, odd/1, sum/1, catcher/1, deep/1, through/1, server_loop/1,
+         busy/1, init/1, handle_call/3, handle_cast/2]).
+
+-define(WAIT_MS, 20000).
+-define(COOKIE, erlane_prof_trace_test).
+-define(EVENTS, 1000000).
+
+all() ->
+    [{group, here}, {group, there}].
+
+groups() ->
+    [{here, [], [tree, server, exact_calls, spawned, messages, waits_by_reason, lines, only_some,
+                 events_limit, asked_to_stop, others_trace, trace_off, no_functions,
+                 everything_needs_force, options, progress]},
+     {there, [], [as_code, as_forms, caller_killed, connection_lost, worker_killed, guard_killed,
+                  declined, full_disk, runaway]}].
+
+init_per_suite(Config) ->
+    {ok, Peer, Node} = peer(#{}),
+    ok = erlane_prof:connect(Node, #{cookie => ?COOKIE}),
+    peer:stop(Peer),
+    Config.
+
+end_per_suite(_Config) ->
+    net_kernel:stop().
+
+%% The peer is spoken to over its standard input and output, so that it is known what goes on
+%% there when the distribution is cut. It finds this suite, but nothing of erlane. What is left
+%% in its directory for temporary files is seen.
+init_per_testcase(Case, Config) ->
+    {there, _, There} = lists:keyfind(there, 1, groups()),
+    case lists:member(Case, There) of
+        true ->
+            Dir = filename:join(proplists:get_value(priv_dir, Config), Case),
+            ok = file:make_dir(Dir),
+            Sh = os:find_executable("sh"),
+            %% Files of one megabyte at most.
+            Limit = case Case of
+                        full_disk -> "trap '' XFSZ; ulimit -f 2048; ";
+                        _ -> ""
+                    end,
+            {ok, Peer, Node} = peer(#{exec => {Sh, ["-c", Limit ++ "exec erl \"$@\"", "erl"]},
+                                      env => [{"TMPDIR", Dir}]}),
+            ok = erlane_prof:connect(Node, #{cookie => ?COOKIE}),
+            true = peer:call(Peer, code, add_patha, [filename:dirname(code:which(?MODULE))]),
+            {module, ?MODULE} = peer:call(Peer, code, load_file, [?MODULE]),
+            [{peer, Peer}, {node, Node}, {dir, Dir} | Config];
+        false ->
+            Config
+    end.
+
+end_per_testcase(_Case, Config) ->
+    _ = [catch peer:stop(Peer) || {peer, Peer} <- Config],
+    ok.
+
+peer(Options) ->
+    peer:start(Options#{name => peer:random_name(), connection => standard_io,
+                        args => ["-setcookie", atom_to_list(?COOKIE)]}).
+
+%%% Here
+
+%% Tail calls, mutual tail recursion, body recursion, an exception and a function that is not
+%% traced: as the source has them.
+tree(_Config) ->
+    Profile = traced(fun work/0, #{}),
+    ?assertEqual(lists:sort([{[work], 1}, {[work, leaf], 101}, {[work, tail], 1},
+                             {[work, even], 51}, {[work, odd], 50}, {[work, sum], 31},
+                             {[work, catcher], 1}, {[work, catcher, deep], 6},
+                             {[work, through], 1}, {[work, through, leaf], 3}]),
+                 lists:sort([{Stack, Calls} || {[_ | _] = Stack, Calls} <- calls(Profile)])),
+    ?assertNot(noted("repaired", Profile)).
+
+work() ->
+    _ = tail(100),
+    _ = even(100),
+    _ = sum(30),
+    _ = catcher(5),
+    _ = through([0, 0, 0]),
+    done.
+
+tail(N) -> leaf(N).
+
+leaf(0) -> 0;
+leaf(N) -> leaf(N - 1).
+
+even(0) -> true;
+even(N) -> odd(N - 1).
+
+odd(0) -> false;
+odd(N) -> even(N - 1).
+
+sum(0) -> 0;
+sum(N) -> N + sum(N - 1).
+
+catcher(N) ->
+    try deep(N)
+    catch
+        throw:thrown -> caught
+    end.
+
+deep(0) -> throw(thrown);
+deep(N) -> {deep(N - 1)}.
+
+through(List) ->
+    {lists:map(fun ?MODULE:leaf/1, List)}.
+
+%% A server's loop is one frame, whatever the number of its turns; what it calls is below it.
+server(_Config) ->
+    {ok, Server} = gen_server:start_link(?MODULE, none, []),
+    Work = fun() -> [ok = gen_server:call(Server, N) || N <- lists:seq(1, 50)] end,
+    {ok, Profile} = running(Work, #{functions => [gen_server, ?MODULE], procs => [Server]}),
+    gen_server:stop(Server),
+    Stacks = [{names(Stack), State, Values} || #{stack := Stack, state := State, values := Values}
+                                                   <- maps:get(rows, Profile)],
+    [Loop | _] = [Stack || {Stack, waiting, _} <- Stacks],
+    %% The turn under way when it began, and those that were begun since.
+    Depths = lists:usort([length(Stack) || {Stack, _, _} <- Stacks]),
+    ?assert(lists:max(Depths) =< length(Loop) + 8, Stacks),
+    ?assertEqual(50, lists:sum([Calls || {Stack, running, [_, Calls]} <- Stacks,
+                                         lists:last(Stack) =:= handle_call])),
+    ?assertNot(noted("repaired", Profile)).
+
+init(none) -> {ok, none}.
+
+handle_call(N, _From, State) -> {reply, ok, {N, element(1, {State})}}.
+
+handle_cast(_, State) -> {noreply, State}.
+
+%% Each call is counted, those that come and go included.
+exact_calls(_Config) ->
+    Work = fun() ->
+                   Refs = [spawn_monitor(fun() -> leaf(9), even(9) end) || _ <- lists:seq(1, 200)],
+                   [receive {'DOWN', Ref, process, _, _} -> ok end || {_, Ref} <- Refs]
+           end,
+    Profile = traced(Work, #{}),
+    Sum = fun(F) -> lists:sum([N || {Stack, N} <- calls(Profile), lists:last(Stack) =:= F]) end,
+    ?assertEqual([2000, 1000, 1000], [Sum(leaf), Sum(even), Sum(odd)]).
+
+%% What is spawned is known by the function that it begins with.
+spawned(_Config) ->
+    Work = fun() ->
+                   {_, Ref} = spawn_monitor(?MODULE, leaf, [5]),
+                   receive {'DOWN', Ref, process, _, _} -> ok end
+           end,
+    #{rows := Rows} = traced(Work, #{with => [spawns]}),
+    Label = <<"erlane_prof_trace_SUITE:leaf/1">>,
+    ?assertEqual(6, lists:sum([N || #{proc := Proc, values := [_, N]} <- Rows, Proc =:= Label])).
+
+%% Messages have a column of their own.
+messages(_Config) ->
+    Self = self(),
+    Work = fun() -> _ = [Self ! {message, N} || N <- lists:seq(1, 30)], leaf(0) end,
+    Profile = traced(Work, #{with => [messages]}),
+    [receive {message, N} -> ok end || N <- lists:seq(1, 30)],
+    ?assertMatch([_, _, #{name := messages, unit := count}], maps:get(values, Profile)),
+    ?assert(erlane_prof_profile:total(Profile, messages) >= 30).
+
+%% One that waits for a message is seen waiting in its receive, with the time that it took; one
+%% that makes room for others is not.
+waits_by_reason(_Config) ->
+    Pid = spawn_link(?MODULE, server_loop, [none]),
+    true = register(prof_trace_server, Pid),
+    Busy = spawn_link(?MODULE, busy, [0]),
+    true = register(prof_trace_busy, Busy),
+    Work = fun() ->
+                   Pid ! {self(), ping},
+                   receive {Pid, pong} -> ok end,
+                   receive after 300 -> ok end
+           end,
+    {ok, #{ns := Ns} = Profile} = running(Work, #{functions => [?MODULE],
+                                                  procs => [Pid, prof_trace_busy]}),
+    stop(Busy),
+    stop(Pid),
+    Waits = erlane_prof_profile:filter(Profile, #{proc => [<<"prof_trace_server">>],
+                                                  state => [waiting]}),
+    ?assertEqual([[server_loop]],
+                 lists:usort([names(S) || #{stack := S} <- maps:get(rows, Waits)])),
+    ?assert(erlane_prof_profile:total(Waits, wall) > Ns div 2),
+    Busies = erlane_prof_profile:filter(Profile, #{proc => [<<"prof_trace_busy">>]}),
+    ?assertEqual([runnable, running],
+                 lists:sort([S || {S, _} <- erlane_prof_profile:sums(Busies, wall, state)])).
+
+server_loop(State) ->
+    receive
+        {From, ping} ->
+            From ! {self(), pong},
+            server_loop(State)
+    end.
+
+busy(N) ->
+    _ = length(lists:seq(1, 100)),
+    busy(N + 1).
+
+%% Frames have the file and the line where their function begins.
+lines(_Config) ->
+    #{rows := Rows} = traced(fun work/0, #{}),
+    [{File, Line}] = lists:usort([{F, L} || #{stack := Stack} <- Rows,
+                                            {?MODULE, leaf, 1, F, L} <- Stack]),
+    ?assertEqual(<<"erlane_prof_trace_SUITE.erl">>, File),
+    {ok, Text} = file:read_file(proplists:get_value(source, ?MODULE:module_info(compile))),
+    ?assertEqual(<<"leaf(0) -> 0;">>, lists:nth(Line, binary:split(Text, <<"\n">>, [global]))).
+
+%% Functions that were not asked for are not there, nor other processes.
+only_some(_Config) ->
+    Profile = traced(fun work/0, #{functions => [{?MODULE, even, 1}, {?MODULE, sum, '_'}]}),
+    ?assertEqual([{[even], 51}, {[sum], 31}],
+                 lists:sort([C || {[F | _], _} = C <- calls(Profile), is_atom(F)])),
+    {ok, Other} = running(fun work/0, #{functions => [?MODULE], procs => [kernel_sup]}),
+    ?assertEqual([], [C || {[F | _], _} = C <- calls(Other), is_atom(F)]).
+
+%% It ends when its file is as long as the events may be, long before its time, and says so.
+events_limit(_Config) ->
+    Busy = spawn_link(?MODULE, busy, [0]),
+    {Us, {ok, Profile}} = timer:tc(fun() -> run(#{for => 60000, events => 1000}) end),
+    stop(Busy),
+    ?assert(Us < 30000000, Us),
+    ?assert(noted("limit of", Profile), Profile),
+    ?assertMatch(#{rows := [_ | _]}, Profile).
+
+%% The caller has enough.
+asked_to_stop(_Config) ->
+    Stop = fun(_) -> stop end,
+    {Us, {ok, Profile}} = timer:tc(fun() -> run(#{for => 60000, progress => Stop}) end),
+    ?assert(Us < 30000000, Us),
+    ?assert(noted("as asked", Profile)).
+
+%% Somebody else's tracing is not touched: up to OTP 26 there is none beside it.
+others_trace(_Config) ->
+    Pid = spawn_link(?MODULE, server_loop, [none]),
+    1 = erlang:trace(Pid, true, [call]),
+    1 = erlang:trace_pattern({?MODULE, sum, 1}, true, [local]),
+    Answer = run(#{for => 100}),
+    ?assertEqual({flags, [call]}, erlang:trace_info(Pid, flags)),
+    ?assertEqual({traced, local}, erlang:trace_info({?MODULE, sum, 1}, traced)),
+    1 = erlang:trace(Pid, false, [call]),
+    Own = run(#{for => 100}),
+    ?assertEqual({traced, local}, erlang:trace_info({?MODULE, sum, 1}, traced)),
+    1 = erlang:trace_pattern({?MODULE, sum, 1}, false, [local]),
+    stop(Pid),
+    case list_to_integer(erlang:system_info(otp_release)) of
+        Release when Release < 27 ->
+            [{error, {declined, _, _}} = A || A <- [Answer, Own]];
+        _ ->
+            [{ok, _} = A || A <- [Answer, Own]]
+    end,
+    off().
+
+%% What was switched on is off, and the port is closed.
+trace_off(_Config) ->
+    Ports = erlang:ports(),
+    {ok, _} = run(#{for => 100}),
+    off(),
+    ?assertEqual([], erlang:ports() -- Ports).
+
+off() ->
+    ?assertEqual({traced, false}, erlang:trace_info({?MODULE, leaf, 1}, traced)),
+    ?assertEqual({flags, []}, erlang:trace_info(self(), flags)),
+    ?assertEqual({flags, []}, erlang:trace_info(new_processes, flags)).
+
+%% Functions that are not there are named.
+no_functions(_Config) ->
+    [begin
+         {error, {declined, _, _} = Reason} = run(#{functions => [Function]}),
+         ?assertNotEqual(nomatch, string:find(erlane_prof:format_error(Reason), Word))
+     end || {Function, Word} <- [{no_such_module, "no_such_module"},
+                                 {{lists, map, 9}, "lists:map/9"}]],
+    off().
+
+%% All modules only if that is meant.
+everything_needs_force(_Config) ->
+    {error, {option, functions, Why}} = run(#{functions => ['_']}),
+    ?assertNotEqual(nomatch, string:find(Why, "force")),
+    {error, {option, functions, _}} = run(#{functions => ['_'], mode => time, force => true}),
+    {ok, Profile} = run(#{functions => ['_'], force => true, for => 200, events => 20000}),
+    ?assertMatch(#{rows := [_ | _]}, Profile),
+    off().
+
+options(_Config) ->
+    [{error, {option, Key, _}} = run(#{Key => Value})
+     || {Key, Value} <- [{force, 1}, {with, nothing}, {with, [nothing]}, {with, [gc, gc]},
+                         {functions, []}, {functions, [{'_', a, 1}]}]],
+    {error, {option, events, _}} = erlane_prof:run(#{mode => trace, for => 100,
+                                                     functions => [?MODULE]}),
+    {error, {option, for, _}} = erlane_prof:run(#{mode => trace, events => 100,
+                                                  functions => [?MODULE]}).
+
+%% While the trace is read it is told how far that is.
+progress(_Config) ->
+    Self = self(),
+    {ok, _} = running(fun work/0, #{functions => [?MODULE],
+                                    progress => fun(Told) -> Self ! {told, Told}, continue end}),
+    Told = told(),
+    #{read := Read, bytes := Bytes} = lists:last(Told),
+    ?assertEqual(Bytes, Read),
+    ?assert(Bytes > 1000).
+
+told() ->
+    receive {told, Told} -> [Told | told()]
+    after 0 -> []
+    end.
+
+%%% There
+
+as_code(Config) -> visit(#{}, Config).
+
+as_forms(Config) -> visit(#{ship => forms}, Config).
+
+%% A node that has nothing of erlane: its tree, lines and names; and nothing stays.
+visit(Options, Config) ->
+    Node = proplists:get_value(node, Config),
+    Pid = peer_call(Config, erlang, spawn, [?MODULE, server_loop, [none]]),
+    true = peer_call(Config, erlang, register, [prof_trace_there, Pid]),
+    Work = fun() ->
+                   done = peer_call(Config, ?MODULE, work, []),
+                   Pid ! {self(), ping},
+                   receive {Pid, pong} -> ok end
+           end,
+    {ok, Profile} = running(Work, Options#{node => Node, functions => [?MODULE]}),
+    clean(Config),
+    #{node := Node, mode := trace} = Profile,
+    ?assertEqual(31, lists:sum([N || {[work, sum], N} <- calls(Profile)])),
+    ?assertMatch(#{rows := [_ | _]},
+                 erlane_prof_profile:filter(Profile, #{proc => [<<"prof_trace_there">>],
+                                                       state => [waiting]})),
+    [{?MODULE, sum, 1, <<"erlane_prof_trace_SUITE.erl">>, Line} | _] =
+        [Frame || #{stack := Stack} <- maps:get(rows, Profile), {_, sum, _, _, _} = Frame <- Stack],
+    ?assert(Line > 0).
+
+%% The end of who asked for it is that of the trace.
+caller_killed(Config) ->
+    Caller = caller(Config),
+    exit(Caller, kill),
+    clean(Config).
+
+%% The end of the connection is, too; and it is said.
+connection_lost(Config) ->
+    Caller = caller(Config),
+    Caller ! {tell, self()},
+    true = erlang:disconnect_node(proplists:get_value(node, Config)),
+    clean(Config),
+    {error, {gone, _, _}} = answer(Caller).
+
+%% Somebody there kills the one that watches the file.
+worker_killed(Config) ->
+    Caller = caller(Config),
+    Caller ! {tell, self()},
+    [exit(Pid, kill) || Pid <- agents(Config, erlane_prof_trace)],
+    clean(Config),
+    {_, _} = answer(Caller).
+
+%% Somebody there kills what was to clean up.
+guard_killed(Config) ->
+    Caller = caller(Config),
+    Caller ! {tell, self()},
+    [exit(Pid, kill) || Pid <- agents(Config, guard)],
+    clean(Config),
+    {_, _} = answer(Caller).
+
+%% What cannot be begun leaves nothing either.
+declined(Config) ->
+    Node = proplists:get_value(node, Config),
+    {error, {declined, Node, _}} = run(#{node => Node, functions => [no_such_module]}),
+    clean(Config),
+    ok = file:change_mode(proplists:get_value(dir, Config), 8#555),
+    true = peer_call(Config, os, putenv, ["TMPDIR", "/nowhere"]),
+    {error, {declined, Node, _} = Reason} = run(#{node => Node}),
+    ?assertNotEqual(nomatch, string:find(erlane_prof:format_error(Reason), "/nowhere")),
+    clean(Config).
+
+%% A file that cannot grow ends it, and what was written until then is read.
+full_disk(Config) ->
+    Node = proplists:get_value(node, Config),
+    Busy = peer_call(Config, erlang, spawn, [?MODULE, busy, [0]]),
+    {Us, {ok, Profile}} = timer:tc(fun() -> run(#{node => Node, for => 60000}) end),
+    true = peer_call(Config, erlang, exit, [Busy, kill]),
+    ?assert(Us < 40000000, Us),
+    ?assert(noted("could not be written", Profile), Profile),
+    ?assert(lists:sum([N || {[busy], N} <- calls(Profile)]) > 1000),
+    clean(Config).
+
+%% Everything on a node that has no processor left: it ends by itself, at its limit, and the file,
+%% the node and what is made of it stay within bounds.
+runaway(Config) ->
+    Node = proplists:get_value(node, Config),
+    Busy = [peer_call(Config, erlang, spawn, [?MODULE, busy, [0]]) || _ <- [1, 2, 3]],
+    Before = peer_call(Config, erlang, memory, [total]),
+    Caller = caller(Config, #{functions => ['_'], force => true, events => 200000}),
+    Most = most(Config, Caller, Before),
+    Caller ! {tell, self()},
+    {ok, Profile} = answer(Caller),
+    [true = peer_call(Config, erlang, exit, [Pid, kill]) || Pid <- Busy],
+    clean(Config),
+    Node = maps:get(node, Profile),
+    ?assert(lists:any(fun(Why) -> noted(Why, Profile) end, ["limit of", "run queues", "grew by"]),
+            maps:get(notes, Profile)),
+    ?assert(Most - Before < 1000000000, {Before, Most}).
+
+%% The memory of the node while it goes on.
+most(Config, Caller, Most) ->
+    case agents(Config, guard) of
+        [] -> Most;
+        _ -> most(Config, Caller, max(Most, peer_call(Config, erlang, memory, [total])))
+    end.
+
+%%% Helpers
+
+run(Options) ->
+    erlane_prof:run(maps:merge(#{mode => trace, for => 500, events => ?EVENTS,
+                                 functions => [?MODULE]}, Options)).
+
+%% A process that does something while it is followed, and nobody else.
+traced(Fun, Options) ->
+    Worker = spawn_link(fun() -> worker(Fun) end),
+    Work = fun() ->
+                   Worker ! {work, self()},
+                   receive {Worker, done} -> ok after ?WAIT_MS -> ct:fail(no_work) end
+           end,
+    {ok, Profile} = running(Work, maps:merge(#{functions => [?MODULE]}, Options)),
+    stop(Worker),
+    Profile.
+
+worker(Fun) ->
+    receive {work, From} ->
+            _ = Fun(),
+            From ! {self(), done}
+    end,
+    worker(Fun).
+
+%% Does something when the trace is on, and ends it.
+running(Fun, Options) ->
+    Told = maps:get(progress, Options, fun(_) -> continue end),
+    Progress = fun(Now) ->
+                       _ = Told(Now),
+                       case put(prof_trace_done, true) of
+                           true -> continue;
+                           undefined -> _ = Fun(), stop
+                       end
+               end,
+    _ = erase(prof_trace_done),
+    run(Options#{for => 60000, progress => Progress}).
+
+%% Calls by stack, without what the worker itself does.
+calls(#{rows := Rows}) ->
+    [{Stack, Calls} || #{stack := All, values := [_, Calls | _]} <- Rows, Calls > 0,
+                       Stack <- [[F || F <- names(All), not helper(F)]], Stack =/= []].
+
+names(Stack) ->
+    [case Frame of
+         {_, F, _, _, _} -> F;
+         _ -> Frame
+     end || Frame <- Stack].
+
+helper(F) when is_atom(F) ->
+    F =:= worker orelse F =:= traced orelse hd(atom_to_list(F)) =:= $-;
+helper(_) ->
+    false.
+
+stop(Pid) ->
+    unlink(Pid),
+    Ref = monitor(process, Pid),
+    exit(Pid, kill),
+    receive {'DOWN', Ref, process, Pid, _} -> ok end.
+
+noted(Words, #{notes := Notes}) ->
+    lists:any(fun(Note) -> string:find(Note, Words) =/= nomatch end, Notes).
+
+caller(Config) ->
+    caller(Config, #{}).
+
+%% A process that follows what is called on the peer, which has begun.
+caller(Config, Options) ->
+    Node = proplists:get_value(node, Config),
+    Self = self(),
+    Caller = spawn(fun() ->
+                           Progress = fun(_) -> Self ! {running, self()}, continue end,
+                           Answer = run(maps:merge(#{node => Node, for => 60000,
+                                                     progress => Progress}, Options)),
+                           receive {tell, To} -> To ! {self(), Answer} end
+                   end),
+    receive {running, Caller} -> ok after ?WAIT_MS -> ct:fail(not_running) end,
+    Caller.
+
+answer(Caller) ->
+    receive {Caller, Answer} -> Answer
+    after ?WAIT_MS -> ct:fail(no_answer)
+    end.
+
+peer_call(Config, M, F, A) ->
+    peer:call(proplists:get_value(peer, Config), M, F, A, ?WAIT_MS).
+
+%% Our processes on the peer.
+agents(Config, Role) ->
+    [Pid || Pid <- peer_call(Config, erlang, processes, []),
+            {dictionary, List} <- [peer_call(Config, erlang, process_info, [Pid, dictionary])],
+            {'$process_label', {erlane_prof, Name}} <- List,
+            lists:prefix(atom_to_list(Role), atom_to_list(Name))].
+
+%% No module, process, port, file, flag or breakpoint.
+clean(Config) ->
+    until(fun() ->
+                  [] = [Module || {Module, _} <- peer_call(Config, code, all_loaded, []),
+                                  lists:prefix("erlane", atom_to_list(Module)),
+                                  Module =/= ?MODULE],
+                  [] = agents(Config, ''),
+                  [] = [Port || Port <- peer_call(Config, erlang, ports, []),
+                                {name, "trace_file_drv" ++ _}
+                                    <- [peer_call(Config, erlang, port_info, [Port, name])]],
+                  {ok, []} = file:list_dir(proplists:get_value(dir, Config)),
+                  {flags, []} = peer_call(Config, erlang, trace_info, [new_processes, flags]),
+                  {traced, false} = peer_call(Config, erlang, trace_info,
+                                              [{?MODULE, leaf, 1}, traced]),
+                  {traced, false} = peer_call(Config, erlang, trace_info,
+                                              [{lists, map, 2}, traced]),
+                  Kernel = peer_call(Config, erlang, whereis, [kernel_sup]),
+                  {flags, []} = peer_call(Config, erlang, trace_info, [Kernel, flags])
+          end).
+
+until(Fun) ->
+    until(Fun, erlang:monotonic_time(millisecond) + ?WAIT_MS).
+
+until(Fun, Deadline) ->
+    try Fun()
+    catch
+        error:Reason:Stack ->
+            case erlang:monotonic_time(millisecond) < Deadline of
+                true -> receive after 20 -> until(Fun, Deadline) end;
+                false -> erlang:raise(error, Reason, Stack)
+            end
+    end.
