@@ -1,6 +1,6 @@
 %% SPDX-License-Identifier: Apache-2.0
-%% @doc Answers requests: the page, its data, `/metrics' and `/healthz'. It changes nothing in
-%% the node, whatever is asked.
+%% @doc Answers requests: the page, its data, `/profile', `/metrics' and `/healthz'. It changes
+%% nothing in the node, whatever is asked.
 -module(erlane_dash_handler).
 -behaviour(erlane_http).
 
@@ -16,6 +16,11 @@
 -define(POLICY, <<"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
                   "connect-src 'self'; base-uri 'none'; form-action 'self'; "
                   "frame-ancestors 'none'">>).
+%% A flame graph is one file with all that is in it, and in a box of its own: a script that came in
+%% with a name could neither read anything of ours nor send it anywhere.
+-define(BOX, <<"sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; "
+               "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; "
+               "frame-ancestors 'none'">>).
 -define(TEXT, <<"text/plain; charset=utf-8">>).
 -define(HTML, <<"text/html; charset=utf-8">>).
 -define(JSON, <<"application/json">>).
@@ -128,6 +133,11 @@ figures([<<"events">>], _) ->
     {sse, [{<<"cache-control">>, <<"no-store">>} | security()], fun erlane_dash_viewer:run/1};
 figures([<<"metrics">>], Req) ->
     metrics(Req);
+figures([<<"profile">>], Req) ->
+    case erlane_http:method(Req) of
+        <<"GET">> -> profile(Req);
+        _ -> {405, headers(?TEXT, [{<<"allow">>, <<"GET">>}]), <<>>}
+    end;
 figures([<<"api">>, <<"history">>], Req) ->
     %% A node that is too busy to answer is what this page is for.
     try erlane_dash_sampler:history(since(erlane_http:query(Req))) of
@@ -150,6 +160,24 @@ figures([<<"api">>, <<"family">>], Req) ->
     end;
 figures(_, _) ->
     plain(404, <<"not found\n">>).
+
+profile(Req) ->
+    case erlane_dash_profile:take(erlane_http:query(Req)) of
+        {ok, Page} ->
+            Headers = [{<<"content-type">>, ?HTML}, {<<"cache-control">>, <<"no-store">>},
+                       {<<"vary">>, <<"accept-encoding">>} | security(?BOX)],
+            case zipped(Req) of
+                true -> {200, [{<<"content-encoding">>, <<"gzip">>} | Headers], zlib:gzip(Page)};
+                false -> {200, Headers, Page}
+            end;
+        {error, bad_time} ->
+            plain(400, <<"for: a number of seconds from 1 to 10\n">>);
+        {error, busy} ->
+            {503, headers(?TEXT, [{<<"retry-after">>, <<"10">>}]),
+             <<"a sample is being taken: one at a time\n">>};
+        {error, {failed, Why}} ->
+            plain(500, unicode:characters_to_binary([Why, $\n]))
+    end.
 
 %% Anything but a number of milliseconds is the beginning of time.
 since(Query) ->
@@ -200,7 +228,10 @@ headers(Type, More) ->
     [{<<"content-type">>, Type}, {<<"cache-control">>, <<"no-store">>} | More ++ security()].
 
 security() ->
-    [{<<"content-security-policy">>, ?POLICY},
+    security(?POLICY).
+
+security(Policy) ->
+    [{<<"content-security-policy">>, Policy},
      {<<"x-content-type-options">>, <<"nosniff">>},
      {<<"x-frame-options">>, <<"DENY">>},
      {<<"referrer-policy">>, <<"no-referrer">>},

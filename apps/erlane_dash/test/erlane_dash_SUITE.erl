@@ -8,7 +8,8 @@
 -export([page_and_files/1, files_are_all_there/1, only_reading/1, headers_protect/1,
          not_modified/1, token_opens/1, token_in_form/1, foreign_host/1,
          own_hosts/1, token_in_log/1, page_comes_back/1, busy_node/1, other_sites/1,
-         data_is_json/1, metrics_are_those_of_the_app/1, events_stream/1,
+         profile_opens/1, profile_limits/1, data_is_json/1, metrics_are_those_of_the_app/1,
+         events_stream/1,
          viewers_share_one_sampler/1, reader_that_stalls/1, too_many_viewers/1,
          starts_and_stops/1, configured/1, sampler_crash_ends_streams/1]).
 
@@ -19,7 +20,8 @@ suite() -> [{timetrap, {minutes, 1}}].
 
 all() ->
     [page_and_files, files_are_all_there, only_reading, headers_protect, not_modified,
-     token_opens, token_in_form, token_in_log, foreign_host, own_hosts, other_sites, data_is_json,
+     token_opens, token_in_form, token_in_log, foreign_host, own_hosts, other_sites, profile_opens,
+     profile_limits, data_is_json,
      metrics_are_those_of_the_app,
      events_stream, viewers_share_one_sampler, reader_that_stalls, too_many_viewers,
      starts_and_stops, configured, sampler_crash_ends_streams, page_comes_back, busy_node].
@@ -228,6 +230,40 @@ headers_protect(_Config) ->
          ?assert(Cache =:= <<"no-store">> orelse is_map_key(<<"etag">>, Fields)),
          ?assertNot(is_map_key(<<"access-control-allow-origin">>, Fields))
      end || {_, Fields, _} <- Answers].
+
+%% A sample of this node as a page in a box of its own, which may not reach anything.
+profile_opens(_Config) ->
+    Port = start(#{token => ?TOKEN}),
+    {200, Fields, Page} = get(Port, "/profile?for=1", [{"Authorization", ["Bearer ", ?TOKEN]}]),
+    ?assertMatch(#{<<"content-type">> := <<"text/html; charset=utf-8">>,
+                   <<"cache-control">> := <<"no-store">>, <<"x-frame-options">> := <<"DENY">>},
+                 Fields),
+    #{<<"content-security-policy">> := Policy} = Fields,
+    [?assertMatch({_, _}, binary:match(Policy, Part))
+     || Part <- [<<"sandbox allow-scripts;">>, <<"default-src 'none'">>, <<"form-action 'none'">>]],
+    ?assertEqual(nomatch, binary:match(Policy, [<<"allow-same-origin">>, <<"connect-src">>])),
+    ?assertMatch({_, _}, binary:match(Page, <<"erlane_http">>)),
+    ?assertEqual(undefined, whereis(erlane_prof_depth)).
+
+%% One at a time, ten seconds at most, with a token, not for other sites, and only asked for in
+%% earnest. It ends with its reader.
+profile_limits(_Config) ->
+    Port = start(#{token => ?TOKEN}),
+    Bearer = [{"Authorization", ["Bearer ", ?TOKEN]}],
+    [?assertMatch({For, {400, _, _}}, {For, get(Port, ["/profile?for=", For], Bearer)})
+     || For <- ["0", "11", "1.5", "-1", "", "x"]],
+    ?assertMatch({401, _, _}, get(Port, "/profile?for=1")),
+    ?assertMatch({403, _, _}, get(Port, "/profile?for=1",
+                                  [{"Sec-Fetch-Site", "cross-site"} | Bearer])),
+    ?assertMatch({405, _, _}, request(Port, "HEAD", "/profile?for=1", Bearer, <<>>)),
+    ?assertMatch({405, _, _}, request(Port, "POST", "/profile", Bearer, <<>>)),
+    ?assertEqual(undefined, whereis(erlane_dash_profile)),
+    Socket = open(Port, "GET", "/profile?for=10", Bearer, <<>>),
+    until(fun() -> is_pid(whereis(erlane_dash_profile)) end),
+    ?assertMatch({503, #{<<"retry-after">> := _}, _}, get(Port, "/profile?for=1", Bearer)),
+    ok = gen_tcp:close(Socket),
+    ok = erlane_dash:stop(),
+    until(fun() -> whereis(erlane_dash_profile) =:= undefined end).
 
 not_modified(_Config) ->
     Port = start(#{}),
