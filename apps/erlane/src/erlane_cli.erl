@@ -36,6 +36,7 @@ command(["demo" | Args]) -> erlane_cli_demo:run(Args);
 command(["top" | Args]) -> erlane_cli_top:run(Args);
 command(["profile" | Args]) -> erlane_cli_profile:run(Args);
 command(["dist" | Args]) -> erlane_cli_dist:run(Args);
+command(["native" | Args]) -> erlane_cli_native:run(Args);
 command(["bench" | Args]) -> erlane_bench:main(Args), 0;
 command(["help"]) -> io:put_chars(help()), 0;
 command(["help", "proxy"]) -> io:put_chars(erlane_cli_proxy:help()), 0;
@@ -44,6 +45,7 @@ command(["help", "demo"]) -> io:put_chars(erlane_cli_demo:help()), 0;
 command(["help", "top"]) -> io:put_chars(erlane_cli_top:help()), 0;
 command(["help", "profile"]) -> io:put_chars(erlane_cli_profile:help()), 0;
 command(["help", "dist"]) -> io:put_chars(erlane_cli_dist:help()), 0;
+command(["help", "native"]) -> io:put_chars(erlane_cli_native:help()), 0;
 command(["help", "bench"]) -> command(["bench", "--help"]);
 command(["help", Other | _]) -> unknown(Other);
 command([Help]) when Help =:= "--help"; Help =:= "-h" -> command(["help"]);
@@ -72,6 +74,7 @@ help() ->
     "  top       look into a running node: schedulers, lanes, processes\n"
     "  profile   what a running node does: a table, a flame graph, a file for kcachegrind\n"
     "  dist      connections between nodes: what is set in a way that costs, and mend it\n"
+    "  native    functions as machine code: what is taken, and why not; code made in the build\n"
     "  bench     measure erlane against what else there is\n"
     "  help      this text, or that of a command: erlane help proxy\n"
     "  version   version of erlane and of the VM\n".

@@ -8,29 +8,33 @@
 %%
 %% The BEAM version of a function is its definition. Machine code gives the same value or hands the
 %% call back; it never raises. What cannot be translated stays as it is, with a warning that says
-%% why; `strict' makes an error of that.
+%% why; `strict' makes an error of that. {@link load/1} does it to a module that is loaded already.
 %%
 %% The transform has to be the last one: a later one would change the BEAM version alone. With
 %% `no_native' among the compiler's options, or `ERLANE_NATIVE=0' in its environment, it does
 %% nothing; with the latter at run time nothing is loaded.
 %%
+%% `verify' among the options of a function, `ERLANE_NATIVE_VERIFY=1' at run time and
+%% {@link verify/2} have each call done both ways and compared.
+%%
 %% Options that tests need: `{deopt, K}' hands back at every K-th turn of a loop, `yield' gives way
-%% at each. `ERLANE_NATIVE_TEST' in the environment of the compiler does so for all functions:
-%% `yield', or `deopt=K', or both with a comma between.
+%% at each, `keep' leaves a function native however often it hands back. `ERLANE_NATIVE_TEST' in
+%% the environment of the compiler does so for all functions: `yield', `deopt=K', `keep', with a
+%% comma between.
 -module(erlane_native).
 
 -export([parse_transform/2, parse_transform_info/0, format_error/1]).
--export([info/1, ensure/1, off/1, on/1, ir/1, asm/1]).
+-export([load/1, load/2, restore/1, survey/1, explain/1, build/1, build/2]).
+-export([info/1, ensure/1, off/1, on/1, measure/2, verify/2, ir/1, asm/1]).
 
 -define(NOTHING, "no function was taken").
 
 -type why() :: {erlane_native_ssa:fa(), Line :: integer(), string()}.
-
-%% @doc Warnings are given beside the transformed forms.
--spec parse_transform_info() -> parse_transform_info().
-parse_transform_info() -> #{error_location => line}.
-
 -type parse_transform_info() :: #{error_location => column | line}.
+
+%% @doc Warnings have columns.
+-spec parse_transform_info() -> parse_transform_info().
+parse_transform_info() -> #{error_location => column}.
 
 %% @doc What the compiler calls.
 -spec parse_transform([erl_parse:abstract_form()], [compile:option()]) ->
@@ -40,41 +44,29 @@ parse_transform_info() -> #{error_location => line}.
 parse_transform(Forms, Options) ->
     Off = lists:member(no_native, Options) orelse os:getenv("ERLANE_NATIVE") =:= "0",
     try erlane_native_forms:natives(Forms) of
-        [_ | _] = Natives when not Off -> transform(Forms, Options, Natives);
+        [_ | _] = Natives when not Off ->
+            case erlane_native_translate:ssa(Forms, Options) of
+                {ok, Ssa} -> transform(Forms, Natives, Ssa);
+                error -> Forms
+            end;
         _ -> Forms
     catch
         throw:{attribute, Line, Why} ->
             {error, [{file(Forms), [{Line, ?MODULE, {attribute, Why}}]}], []}
     end.
 
-transform(Forms, Options, Natives) ->
-    Plain = erlane_native_forms:strip(Forms),
-    case erlane_native_ssa:from_forms(Plain, compile_options(Options, Plain)) of
-        error -> Forms;
-        {ok, Ssa} ->
-            {Units, Refused} = units(Natives, Ssa, erlane_native_forms:specs(Forms)),
-            Hash = hash(Forms),
-            Name = list_to_atom(lists:concat([erlane_native_forms:module(Forms), "@native_",
-                                              Hash])),
-            {Text, Reasons, Unwritten} =
-                erlane_native_llvm:module(Name, [{I, U} || {_, I, U} <- Units],
-                                          test_options(Natives)),
-            Bad = [{FA, L, W} || {I, {refused, L, W}} <- Unwritten, {FA, J, _} <- Units, J =:= I],
-            Taken = [{FA, I, [{H, erlane_native_ir:kinds(H, U)} || H <- Heads]}
-                     || {FA, I, #{heads := Heads} = U} <- Units,
-                        not lists:keymember(FA, 1, Bad)],
-            Why = [{FA, L, lists:flatten(W)} || {FA, L, W} <- Refused ++ Bad],
-            finish(Forms, Natives, Taken, Why, Name, Text, Reasons)
-    end.
-
-finish(Forms, Natives, Taken, Refused, Name, Text, Reasons) ->
+transform(Forms, Natives, Ssa) ->
+    {Units, Cannot} = erlane_native_translate:units([FA || {FA, _, _} <- Natives], Ssa, Forms),
+    #{taken := Taken, refused := Refused, columns := Columns} = Result =
+        erlane_native_translate:text(Forms, Units, Cannot, Natives),
     {Errors, Warnings} =
         lists:partition(fun({FA, _, _}) ->
                             [Os | _] = [O || {N, O, _} <- Natives, N =:= FA],
                             lists:member(strict, Os)
                         end, Refused),
     Messages = fun(List) ->
-                   [{file(Forms), lists:sort([{line(W, Natives), ?MODULE, W} || W <- List])}
+                   [{file(Forms), lists:sort([{erlane_native_columns:location(L, W, Columns),
+                                               ?MODULE, M} || {_, L, W} = M <- List])}
                     || List =/= []]
                end,
     case {Errors, Taken} of
@@ -82,68 +74,9 @@ finish(Forms, Natives, Taken, Refused, Name, Text, Reasons) ->
         {[], []} ->
             {warning, erlane_native_forms:refused(Forms, Refused), Messages(Warnings)};
         {[], _} ->
-            Module = erlane_native_forms:module(Forms),
-            Binary = erlane_native_forms:companion(
-                       Name, #{module => Module, units => Taken, refused => Refused,
-                               reasons => Reasons,
-                               text => zlib:compress(iolist_to_binary(Text))}),
-            {warning, erlane_native_forms:user(Forms, Taken, Name, Binary), Messages(Warnings)}
+            {New, _} = erlane_native_translate:module(Forms, Result),
+            {warning, New, Messages(Warnings)}
     end.
-
-line({_, 0, _} = Why, Natives) ->
-    hd([L || {FA, _, L} <- Natives, FA =:= element(1, Why)]);
-line({_, Line, _}, _) -> Line.
-
-units(Natives, Ssa, Specs) ->
-    Numbered = lists:zip(lists:seq(0, length(Natives) - 1), Natives),
-    lists:foldr(fun({I, {FA, _, _}}, {Us, Rs}) ->
-                    try erlane_native_ir:unit(FA, Ssa, Specs) of
-                        U -> {[{FA, I, U} | Us], Rs}
-                    catch
-                        throw:{refused, Line, Why} -> {Us, [{FA, Line, Why} | Rs]};
-                        %% A shape that nobody thought of must not end the user's build.
-                        error:Why:Stack -> {Us, [{FA, 0, failed(Why, Stack)} | Rs]}
-                    end
-                end, {[], []}, Numbered).
-
-failed(Why, [{M, F, A, _} | _]) ->
-    Arity = if is_list(A) -> length(A); true -> A end,
-    io_lib:format("the translator failed in ~tp:~tp/~p: ~0tP", [M, F, Arity, Why, 6]).
-
-%% Of the user's options only those that change what a function is made of. Small functions
-%% are inlined whether the user asked or not: a call costs more than it does, and the definition
-%% that an exception comes from is not what is compiled here.
-compile_options(Options, Forms) ->
-    Small = erlane_native_forms:small(Forms),
-    [{inline, Small} || Small =/= []]
-        ++ [O || O <- Options, O =:= inline orelse is_tuple(O) andalso
-                                   (element(1, O) =:= inline orelse element(1, O) =:= inline_size)].
-
-test_options(Natives) ->
-    Own = lists:append([O || {_, O, _} <- Natives]),
-    Env = case os:getenv("ERLANE_NATIVE_TEST") of
-              false -> [];
-              Text -> [test_option(T) || T <- string:lexemes(Text, ",")]
-          end,
-    maps:from_list([{K, V} || {K, V} <- [case O of yield -> {yield, true}; _ -> O end
-                                         || O <- Env ++ Own],
-                              K =:= yield orelse K =:= deopt]).
-
-test_option("yield") -> yield;
-test_option("deopt=" ++ K) -> {deopt, list_to_integer(K)}.
-
-hash(Forms) ->
-    <<H:64, _/binary>> = erlang:md5(term_to_binary(
-                                      [erlang:system_info(otp_release),
-                                       os:getenv("ERLANE_NATIVE_TEST", ""), translator() | Forms])),
-    io_lib:format("~16.16.0b", [H]).
-
-%% Another translator makes another text, and so another companion.
-translator() ->
-    [M:module_info(md5) || M <- [erlane_native_ssa, erlane_native_range, erlane_native_kinds,
-                                 erlane_native_ir, erlane_native_out, erlane_native_emit,
-                                 erlane_native_cmp, erlane_native_bits, erlane_native_llvm,
-                                 erlane_native_runtime]].
 
 file(Forms) ->
     hd([F || {attribute, _, file, {F, _}} <- Forms] ++ ["nofile"]).
@@ -151,28 +84,69 @@ file(Forms) ->
 %% @doc The text of a warning or an error.
 -spec format_error({attribute, iolist()} | why()) -> iolist().
 format_error({attribute, Why}) -> ["-native: ", Why];
-format_error({{F, A}, _, Why}) -> io_lib:format("~tp/~b stays on BEAM: ~ts", [F, A, Why]).
+format_error({{F, A}, _, Why}) ->
+    Remedy = erlane_native_words:remedy(Why),
+    [io_lib:format("~tp/~b stays on BEAM: ~ts", [F, A, Why]), [["; ", Remedy] || Remedy =/= none]].
+
+%% @doc Makes loaded modules native, each by itself: see {@link load/2}.
+-spec load(module() | [module()]) ->
+          erlane_native_swap:result() | [{module(), erlane_native_swap:result()}].
+load(Module) when is_atom(Module) -> load(Module, []);
+load(Modules) when is_list(Modules) -> [{M, load(M, [])} || M <- Modules].
+
+%% @doc Makes a module native that is loaded, or can be, from its debug information: all functions
+%% that the translator takes and that are likely to gain by it. The report has the functions that
+%% were taken and those that were not, with line and reason.
+%%
+%% Refused, and the module as it was: no debug information, NIFs, `-on_load', preloaded, compiled
+%% for cover, a file that is not what is loaded, processes that run in old code, a host that makes
+%% no machine code. A module in a sticky directory needs the option `sticky'. `{functions, [f/1]}'
+%% chooses functions, which then are taken whether it is likely to pay or not.
+-spec load(module(), [sticky | {functions, [erlane_native_ssa:fa()]}]) ->
+          erlane_native_swap:result().
+load(Module, Options) when is_atom(Module), is_list(Options) ->
+    erlane_native_swap:load(Module, Options).
+
+%% @doc Puts back what {@link load/2} replaced. Fails as long as processes run in code older than
+%% what is loaded, and when the module was loaded anew since.
+-spec restore(module()) -> ok | {error, Why :: string()}.
+restore(Module) when is_atom(Module) -> erlane_native_swap:restore(Module).
+
+%% @doc What {@link load/1} would do to the modules of an application, of a directory or of a list,
+%% without doing it.
+-spec survey(atom() | file:filename() | [module()]) ->
+          [{module(), {ok, erlane_native_swap:report()} | {error, string()}}].
+survey(What) -> erlane_native_swap:survey(What).
+
+%% @doc How each function of a source file or a module runs, line by line: see
+%% {@link erlane_native_explain}.
+-spec explain(file:filename() | module()) -> {ok, erlane_native_explain:explanation()}
+              | {error, string()}.
+explain(What) -> erlane_native_explain:explain(What).
+
+%% @doc Makes the machine code of all modules of a directory of object code now, into `priv/native'
+%% beside it, where it is found when they are loaded: see {@link erlane_native_ship}.
+-spec build(file:filename()) -> {ok, [erlane_native_ship:made()]} | {error, string()}.
+build(Ebin) -> erlane_native_ship:build(Ebin).
+
+%% @doc The same, into a directory of one's choice.
+-spec build(file:filename(), file:filename()) ->
+          {ok, [erlane_native_ship:made()]} | {error, string()}.
+build(Ebin, To) -> erlane_native_ship:build(Ebin, To).
 
 %% @doc What runs how: `state' is `native', `pending' (being compiled), `none' (not yet called) or
 %% `{beam, Why}'; `functions' are those that were taken, `refused' those that were not, with line
 %% and reason; `yields' and `deopts' count since it was loaded, the latter by function, line and
-%% reason.
+%% reason. `off' are functions that handed back too many calls and were put back to BEAM, with the
+%% reason; `measured' has calls and nanoseconds while {@link measure/2} is on; `differences' what
+%% was found by {@link verify/2}.
 -spec info(module()) -> {ok, map()} | {error, not_native}.
 info(Module) ->
     case companion(Module) of
-        {ok, Companion, _} ->
-            #{units := Units, refused := Refused, reasons := Reasons} = Companion:info(),
-            [Yields | Counts] = case tuple_to_list(Companion:counts()) of
-                                    [] -> [0 | [0 || _ <- Reasons]];
-                                    List -> List
-                                end,
-            {ok, #{state => erlane_native_load:state(Companion),
-                   functions => [FA || {FA, _, _} <- Units], refused => Refused, yields => Yields,
-                   deopts => [{FA, Line, Why, N}
-                              || {{FA, Line, Why}, N} <- lists:zip(Reasons, Counts), N > 0]}};
+        {ok, Companion, _} -> {ok, erlane_native_state:info(Companion)};
         {none, Refused} ->
             {ok, #{state => {beam, ?NOTHING}, functions => [], refused => Refused, yields => 0,
-                   deopts => []}};
+                   deopts => [], off => [], measured => [], differences => []}};
         error -> {error, not_native}
     end.
 
@@ -195,9 +169,37 @@ off(Module) ->
         error -> {error, not_native}
     end.
 
-%% @doc Undoes {@link off/1}.
+%% @doc Undoes {@link off/1}, and gives functions another chance that were put back to BEAM because
+%% they handed back too many calls.
 -spec on(module()) -> native | {beam, iolist()} | {error, not_native}.
-on(Module) -> ensure(Module).
+on(Module) ->
+    case ensure(Module) of
+        native ->
+            {ok, Companion, _} = companion(Module),
+            erlane_native_state:fresh(Companion),
+            native;
+        Other -> Other
+    end.
+
+%% @doc Counts calls and their time, for {@link info/1}, from now on, or no longer. While on, each
+%% call reads the clock twice, and all schedulers write to one cache line; off, it is one test.
+-spec measure(module(), on | off) -> ok | {error, not_native}.
+measure(Module, Switch) -> switch(Module, measure, Switch).
+
+%% @doc Has each call done both ways, or no longer. The answer is BEAM's; where machine code has
+%% another, the log says so once for each function, with the kinds and sizes of the arguments.
+-spec verify(module(), on | off) -> ok | {error, not_native}.
+verify(Module, Switch) -> switch(Module, verify, Switch).
+
+switch(Module, What, Switch) when Switch =:= on; Switch =:= off ->
+    case companion(Module) of
+        {ok, Companion, _} ->
+            case erlane_native_load:state(Companion) of
+                native -> erlane_native_state:switch(Companion, What, Switch);
+                _ -> {error, not_native}
+            end;
+        _ -> {error, not_native}
+    end.
 
 %% @doc The LLVM text of a module.
 -spec ir(module()) -> {ok, binary()} | {error, not_native}.

@@ -24,14 +24,14 @@ op({bs_test_tail, N}, [V], Dst, _, _, S) ->
             def(Dst, {bool, C}, S2);
         _ -> def(Dst, {bool, "false"}, S)
     end;
-op({bs_ensure, Size, Unit}, [V], Dst, _, F, S) when Size rem Unit =:= 0, (Unit =:= 1 orelse
-                                                                         Unit =:= 8) ->
+op({bs_ensure, Size, Unit}, [V], Dst, _, F, S) when 8 rem Unit =:= 0 ->
+    %% So many bits, and after them a multiple of the unit.
     #{bits := K} = P = place(V, S),
-    case Unit =:= 8 andalso K =/= 0 of
-        true -> match(Dst, {bin, P}, "false", F, S);
-        false ->
+    case (K + Size) rem Unit of
+        0 ->
             {C, S1} = enough(P, Size, S),
-            match(Dst, {bin, P}, C, F, S1)
+            match(Dst, {bin, P}, C, F, S1);
+        _ -> match(Dst, {bin, P}, "false", F, S)
     end;
 op({bs_string, Bytes}, [V], Dst, _, F, S) -> string(Bytes, place(V, S), Dst, F, S);
 op(bs_utf8, [V], Dst, _, F, S) ->
@@ -51,8 +51,12 @@ op({bs_match, Type, Signed, Little, Unit}, [V, {c, Size}], Dst, _, F, S) when is
     N = Size * Unit,
     P = place(V, S),
     {C, S1} = enough(P, N, S),
-    {After, S2} = move(P, N, S1),
-    match(Dst, {field, After, {Type, Signed, Little, N, P}}, C, F, S2);
+    S2 = case Type of
+             float -> finite(C, P, Little, S1);
+             _ -> S1
+         end,
+    {After, S3} = move(P, N, S2),
+    match(Dst, {field, After, {Type, Signed, Little, N, P}}, C, F, S3);
 op({bs_match, binary, _, _, 8}, [V, Size], Dst, _, F, S) ->
     %% A size below zero is above all others when it has no sign, and does not match.
     #{pos := Pos} = P = place(V, S),
@@ -86,7 +90,7 @@ place(V, S) ->
 match(Dst, Value, Cond, #{oks := Oks}, S) ->
     S1 = def(Dst, Value, S),
     case lists:member(Dst, Oks) of
-        true -> S1#{{holds, Dst} => Cond};
+        true -> erlane_native_out:def({holds, Dst}, {bool, Cond}, S1);
         false -> deopt_unless(Cond, "a binary is shorter than was known", S1)
     end.
 
@@ -142,16 +146,29 @@ extract({integer, Signed, Little, N, #{bits := K} = P}, Dst, S) ->
     M = case Signed orelse N < 64 of true -> signed; false -> unsigned end,
     def(Dst, {int, M, V}, S2);
 extract({float, _, Little, 64, #{bits := 0} = P}, Dst, S) ->
-    {R, S1} = whole(64, Little, 0, P, 8, S),
-    {D, S2} = add(value, ["bitcast i64 ", R, " to double"], S1),
-    {A, S3} = add(value, ["call double @llvm.fabs.f64(double ", D, ")"], S2),
-    {C, S4} = add(value, ["fcmp olt double ", A, ", 0x7FF0000000000000"], S3),
-    def(Dst, {float, D}, deopt_unless(C, "the bits of a float are not a finite one", S4));
+    {D, S1} = double(P, Little, S),
+    def(Dst, {float, D}, S1);
 extract({binary, _, _, N, #{pos := Pos, bits := 0} = P}, Dst, S) when N rem 8 =:= 0 ->
     {End, S1} = add(value, ["add i64 ", Pos, ", ", n(N div 8)], S),
     def(Dst, {bin, P#{size := End}}, S1);
 extract(_, _, _) ->
     throw({unsupported, "a field of this kind"}).
+
+double(P, Little, S) ->
+    {R, S1} = whole(64, Little, 0, P, 8, S),
+    add(value, ["bitcast i64 ", R, " to double"], S1).
+
+%% What is not a finite float does not match, whether its value is used or not: the BEAM sees to it.
+finite(Enough, P, Little, S) ->
+    {Yes, S1} = erlane_native_out:label(S),
+    {Done, S2} = erlane_native_out:label(S1),
+    S3 = erlane_native_out:block(Yes, add(["br i1 ", Enough, ", label %", Yes, ", label %", Done],
+                                          S2)),
+    {D, S4} = double(P, Little, S3),
+    {A, S5} = add(value, ["call double @llvm.fabs.f64(double ", D, ")"], S4),
+    {C, S6} = add(value, ["fcmp olt double ", A, ", 0x7FF0000000000000"], S5),
+    S7 = deopt_unless(C, "the bits of a float are not a finite one", S6),
+    erlane_native_out:block(Done, add(["br label %", Done], S7)).
 
 whole(N, Little, 0, P, _, S) when N =:= 16; N =:= 32; N =:= 64 ->
     W = n(N),

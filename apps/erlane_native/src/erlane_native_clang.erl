@@ -8,7 +8,7 @@
 %% `ERLANE_CLANG' names the compiler, `ERLANE_NATIVE_CACHE' the directory.
 -module(erlane_native_clang).
 
--export([object/2, find/0, adapt/2, directory/0, assembler/1]).
+-export([object/2, ship/2, shipped/1, find/0, adapt/2, directory/0, assembler/1]).
 
 -include_lib("kernel/include/file.hrl").
 
@@ -19,22 +19,44 @@
 %% given, the one kept, or a new one.
 -spec object(iodata(), [file:filename()]) -> {ok, file:filename()} | {error, iolist()}.
 object(Text, Shipped) ->
-    Ship = hash([Text, erlang:system_info(system_architecture)]),
-    case [P || D <- Shipped, P <- [filename:join(D, Ship)], sound(P)] of
+    case [P || D <- Shipped, P <- [filename:join(D, ship_name(Text))], sound(P)] of
         [Path | _] -> {ok, Path};
         [] -> kept(Text)
     end.
 
+%% @doc Where objects are that came with a module.
+-spec shipped(term()) -> [file:filename()].
+shipped([_ | _] = Beam) ->
+    [filename:join([filename:dirname(filename:dirname(Beam)), "priv", "native"])];
+shipped(_) -> [].
+
+%% @doc Makes the object that is to come with a module, unless it is there.
+-spec ship(iodata(), file:filename()) -> {made | there, file:filename()} | {error, iolist()}.
+ship(Text, Dir) ->
+    Path = filename:join(Dir, ship_name(Text)),
+    case {sound(Path), filelib:ensure_dir(Path), find()} of
+        {true, _, _} -> {there, Path ++ ".so"};
+        {_, {error, Why}, _} ->
+            {error, ["cannot make ", Dir, ": ", file:format_error(Why)]};
+        {_, _, {error, Why}} -> {error, Why};
+        {false, ok, {ok, Clang, Version}} ->
+            case make(Text, Path, Clang, Version) of
+                {ok, _} -> {made, Path ++ ".so"};
+                {error, Why} -> {error, Why}
+            end
+    end.
+
+ship_name(Text) -> hash([Text, erlang:system_info(system_architecture)]).
+
 kept(Text) ->
     case directory() of
         {ok, Dir} ->
-            %% Without a compiler, one of an earlier day is as good.
-            Compiler = find(),
             Path = filename:join(Dir, hash([Text, vm()])),
-            case {sound(Path), Compiler} of
-                {true, _} -> {ok, Path};
-                {false, {ok, Clang, Version}} -> make(Text, Path, Clang, Version);
-                {false, {error, Why}} -> {error, Why}
+            %% One of an earlier day needs no compiler, nor time to look for one.
+            case sound(Path) orelse find() of
+                true -> {ok, Path};
+                {ok, Clang, Version} -> make(Text, Path, Clang, Version);
+                {error, Why} -> {error, Why}
             end;
         {error, Why} -> {error, Why}
     end.
@@ -44,7 +66,8 @@ vm() ->
      integer_to_list(?VERSION)].
 
 hash(Data) ->
-    lists:flatten([io_lib:format("~2.16.0b", [B]) || <<B>> <= erlang:md5(iolist_to_binary(Data))]).
+    <<H:128>> = erlang:md5(Data),
+    lists:flatten(io_lib:format("~32.16.0b", [H])).
 
 %% @doc Whether a kept object is whole: it is what its sum was taken of.
 sound(Path) ->
@@ -59,21 +82,29 @@ make(Text, Path, Clang, Version) ->
     try
         ok = file:write_file(Own ++ ".ll", adapt(Text, Version)),
         case run(Clang, ["-shared", "-o", Own ++ ".so", Own ++ ".ll"] ++ flags(Text)) of
-            {0, _} ->
-                {ok, Object} = file:read_file(Own ++ ".so"),
+            {0, Output} ->
+                Object = case file:read_file(Own ++ ".so") of
+                             {ok, Made} -> Made;
+                             {error, _} -> throw({nothing, Output})
+                         end,
                 ok = file:write_file(Own ++ ".sum", hash(Object)),
                 ok = file:rename(Own ++ ".so", Path ++ ".so"),
                 ok = file:rename(Own ++ ".sum", Path ++ ".sum"),
                 {ok, Path};
             {Status, Output} ->
-                {error, io_lib:format("clang failed with ~p: ~ts", [Status, Output])}
+                {error, io_lib:format("~ts failed with ~p: ~ts", [Clang, Status, said(Output)])}
         end
     catch
+        throw:{nothing, Told} ->
+            {error, io_lib:format("~ts made nothing: ~ts", [Clang, said(Told)])};
         error:{badmatch, {error, Why}} ->
             {error, io_lib:format("cannot write to the cache: ~ts", [file:format_error(Why)])}
     after
         _ = [file:delete(Own ++ E) || E <- [".ll", ".so", ".sum"]]
     end.
+
+%% What a compiler says of a failure begins with the reason.
+said(Output) -> string:trim(string:slice(Output, 0, 400)).
 
 flags(Text) ->
     %% Division of 128 bits is a function of the compiler's own library.
@@ -102,7 +133,8 @@ assembler(Text) ->
 -spec adapt(iodata(), pos_integer()) -> iodata().
 adapt(Text, Version) when Version < 15 -> Text;
 adapt(Text, _) ->
-    re:replace(re:replace(Text, "(%func|%entry|double|i64|i32|i16|i8|i1)\\*+", "ptr", [global]),
+    Types = "(%func|%entry|double|i256|i128|i64|i32|i16|i8|i1)\\*+",
+    re:replace(re:replace(Text, Types, "ptr", [global]),
                "(i64|i32) \\([^()]*\\)\\*", "ptr", [global]).
 
 %% @doc The compiler and its main version.

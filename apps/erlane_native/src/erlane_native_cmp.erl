@@ -11,6 +11,10 @@
 %% @doc A comparison as a truth value.
 -spec compare(atom(), value(), value(), erlane_native_out:state()) ->
           {erlane_native_out:name(), erlane_native_out:state()}.
+compare(Op, {k, <<>>}, {K, _} = B, S) when K =:= bin -> compare(Op, B, {k, <<>>}, S);
+compare(Op, {bin, #{bits := 0, size := Size, pos := Pos}}, {k, <<>>}, S)
+  when Op =:= '=:='; Op =:= '=='; Op =:= '=/='; Op =:= '/=' ->
+    add(value, ["icmp ", predicate(Op, signed), " i64 ", Size, ", ", Pos], S);
 compare(Op, A, B, S) ->
     case {kind(A), kind(B)} of
         {int, int} -> ints(Op, A, B, S);

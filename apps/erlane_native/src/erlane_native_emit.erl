@@ -20,7 +20,7 @@ ins({Dst, Op, Args, Line}, #{types := Types, plans := Plans} = F, S0) ->
 
 op(ok, [{v, V}], Dst, _, _, _, S) ->
     Cond = case S of
-               #{{holds, V} := C} -> C;
+               #{env := #{{holds, V} := {bool, C}}} -> C;
                _ -> "true"
            end,
     def(Dst, {bool, Cond}, S);
@@ -63,6 +63,8 @@ op(put_list, [H, T], Dst, term, _, _, S) ->
     {R, S3} = add(value, ["call i64 @enif_make_list_cell(i8* %env, i64 ", Head, ", i64 ", Tail,
                           ")"], S2),
     def(Dst, {term, R}, S3);
+op(bs_empty, [], Dst, _, _, _, S) -> def(Dst, {k, <<>>}, S);
+op({bs_create, _} = Op, Args, Dst, buf, _, _, S) -> erlane_native_build:op(Op, Args, Dst, S);
 op(is_nonempty_list, [A], Dst, bool, _, _, S) ->
     {C, S1} = cell(use(A, S), S),
     def(Dst, {bool, C}, S1);
@@ -182,6 +184,19 @@ exact('bsr', [A, B], M, S) ->
     {N, S2} = amount(B, width(M), S1),
     Shift = case M of unsigned -> "lshr"; _ -> "ashr" end,
     add(value, [Shift, " i", n(width(M)), " ", X, ", ", N], S2);
+exact(Op, [A, B], 32, S) ->
+    {X, S1} = int(A, unsigned, S),
+    {Y, S2} = int(B, unsigned, S1),
+    {U, S3} = add(value, ["trunc i64 ", X, " to i32"], S2),
+    {V, S4} = add(value, ["trunc i64 ", Y, " to i32"], S3),
+    S5 = case B of
+             {c, N} when N =/= 0 -> S4;
+             _ ->
+                 {C, Sa} = add(value, ["icmp ne i32 ", V, ", 0"], S4),
+                 deopt_unless(C, "a division by zero", Sa)
+         end,
+    {R, S6} = add(value, [division(Op, unsigned), " i32 ", U, ", ", V], S5),
+    add(value, ["zext i32 ", R, " to i64"], S6);
 exact(Op, [A, B], M, S) when Op =:= 'div'; Op =:= 'rem' ->
     {X, S1} = int(A, M, S),
     {Y, S2} = int(B, M, S1),
@@ -202,8 +217,10 @@ exact(Op, [A, B], M, S) when Op =:= 'div'; Op =:= 'rem' ->
                  {C, Sb} = add(value, ["icmp ugt i", n(width(M)), " ", P, ", 1"], Sa),
                  deopt_unless(C, "a division by 0 or -1", Sb)
          end,
-    add(value, [case M of unsigned -> "u"; _ -> "s" end, case Op of 'div' -> "div"; _ -> "rem" end,
-                " i", n(width(M)), " ", X, ", ", Y], S3);
+    case M of
+        128 -> long_division(Op, X, Y, S3);
+        _ -> add(value, [division(Op, M), " i", n(width(M)), " ", X, ", ", Y], S3)
+    end;
 exact(Op, [A, B], M, S) when Op =:= min; Op =:= max ->
     {X, S1} = int(A, M, S),
     {Y, S2} = int(B, M, S1),
@@ -230,6 +247,32 @@ exact(Op, [A, B], M, S) ->
     {Y, S2} = int(B, M, S1),
     add(value, [name(Op), " i", n(width(M)), " ", X, ", ", Y], S2).
 
+division(Op, M) ->
+    [case M of unsigned -> "u"; _ -> "s" end, case Op of 'div' -> "div"; 'rem' -> "rem" end].
+
+%% A division of 128 bits is a function; mostly 64 are enough.
+long_division(Op, X, Y, S0) ->
+    {Slot, S1} = erlane_native_out:tmp(S0),
+    S2 = erlane_native_out:alloca(Slot, "i128", S1),
+    {[A, B], S3} = lists:mapfoldl(fun(V, S) -> add(value, ["trunc i128 ", V, " to i64"], S) end,
+                                  S2, [X, Y]),
+    {[C, D], S4} = lists:mapfoldl(fun({V, T}, S) ->
+                                      {W, Sa} = add(value, ["sext i64 ", T, " to i128"], S),
+                                      add(value, ["icmp eq i128 ", W, ", ", V], Sa)
+                                  end, S3, [{X, A}, {Y, B}]),
+    {Both, S5} = add(value, ["and i1 ", C, ", ", D], S4),
+    {[Short, Long, Done], S6} = lists:mapfoldl(fun(_, S) -> erlane_native_out:label(S) end, S5,
+                                               [short, long, done]),
+    S7 = add(["br i1 ", Both, ", label %", Short, ", label %", Long], S6),
+    {Q, S8} = add(value, [division(Op, signed), " i64 ", A, ", ", B],
+                  erlane_native_out:block(Short, S7)),
+    {R, S9} = add(value, ["sext i64 ", Q, " to i128"], S8),
+    S10 = add(["br label %", Done], add(["store i128 ", R, ", i128* ", Slot], S9)),
+    {T, S11} = add(value, [division(Op, signed), " i128 ", X, ", ", Y],
+                   erlane_native_out:block(Long, S10)),
+    S12 = add(["br label %", Done], add(["store i128 ", T, ", i128* ", Slot], S11)),
+    add(value, ["load i128, i128* ", Slot], erlane_native_out:block(Done, S12)).
+
 shift_left(_, {c, N}, W, S) when is_integer(N), N >= W, N =< 128 -> {"0", S};
 shift_left(X, B, W, S) ->
     {N, S1} = amount(B, W, S),
@@ -251,6 +294,7 @@ amount(B, W, S) ->
 result(Dst, {int, Lo, Hi}, Plan, R, S) ->
     Have = case Plan of
                wrap -> 64;
+               {plain, 32} -> 64;
                {plain, M} -> width(M);
                {checked, _, _} -> 64
            end,

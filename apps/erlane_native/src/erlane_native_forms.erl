@@ -13,7 +13,8 @@
 %% works as any other.
 -module(erlane_native_forms).
 
--export([natives/1, strip/1, module/1, specs/1, small/1, user/4, refused/2, companion/2]).
+-export([natives/1, strip/1, plain/1, module/1, specs/1, small/1, mentioned/1]).
+-export([user/4, refused/2, companion/2]).
 
 -type fa() :: {atom(), arity()}.
 
@@ -22,6 +23,7 @@
 -define(RAW, '\nraw').
 -define(REPAIR, '\nrepair').
 -define(LOAD, '\nload').
+-define(RARE, '\nrare').
 %% Nodes of the syntax tree of a function that is inlined.
 -define(SMALL, 300).
 
@@ -46,6 +48,17 @@ strip(Forms) ->
     [case F of
          {attribute, A, compile, Options} ->
              {attribute, A, compile, [O || O <- list(Options), not is_transform(O)]};
+         _ -> F
+     end || F <- Forms, not is_on_load(F)].
+
+%% @doc The forms of a module that was transformed already, to be compiled again: without what would
+%% do that once more, or run at load.
+-spec plain([erl_parse:abstract_form()]) -> [erl_parse:abstract_form()].
+plain(Forms) ->
+    [case F of
+         {attribute, A, compile, Options} ->
+             {attribute, A, compile, [O || O <- list(Options),
+                                           O =:= export_all orelse not is_transform(O)]};
          _ -> F
      end || F <- Forms, not is_on_load(F)].
 
@@ -109,6 +122,7 @@ user(Forms, Units, Companion, Binary) ->
              {attribute, Anno, on_load, {?LOAD, 0}}]
         ++ lists:append([form(F, Native, Graph, Units, Companion, Anno) || F <- Body])
         ++ [resume(U, Native, Companion, Anno) || U <- Units]
+        ++ [rare(Units, Companion, Anno)]
         ++ frames(Module, Units, Anno)
         ++ [known(Companion, Binary, Anno), on_load(OnLoad, Anno)]
         ++ Eof.
@@ -137,24 +151,20 @@ beam(F) -> list_to_atom(atom_to_list(F) ++ "$beam").
 
 resume_name({F, A}) -> list_to_atom(lists:concat([F, "/", A, "$resume"])).
 
-%% Jumps within a definition to itself, or to what leads back to it, do not try native again: it
-%% was left for a reason that would most likely hold for each turn. Other calls do: a call tree too
-%% large for one time slice has branches that are not.
-jumps([E], Same) -> [jump(E, Same)];
-jumps([E | Es], Same) -> [E | jumps(Es, Same)].
+%% Calls within a definition of itself, or of what leads back to it, do not try native code again:
+%% it was left for a reason that would most likely hold for each of them, and to try costs more than
+%% a call does.
+clauses(Clauses, Same) -> rename(Clauses, Same).
 
-jump({call, L, {atom, L2, F}, Args} = Call, Same) ->
-    case lists:member({F, length(Args)}, Same) of
-        true -> {call, L, {atom, L2, beam(F)}, Args};
-        false -> Call
-    end;
-jump({'case', L, E, Clauses}, Same) -> {'case', L, E, clauses(Clauses, Same)};
-jump({'if', L, Clauses}, Same) -> {'if', L, clauses(Clauses, Same)};
-jump({block, L, Es}, Same) -> {block, L, jumps(Es, Same)};
-jump(E, _) -> E.
-
-clauses(Clauses, Same) ->
-    [{clause, L, Ps, Gs, jumps(Body, Same)} || {clause, L, Ps, Gs, Body} <- Clauses].
+rename({call, L, {atom, L2, F}, Args}, Same) ->
+    Name = case lists:member({F, length(Args)}, Same) of
+               true -> beam(F);
+               false -> F
+           end,
+    {call, L, {atom, L2, Name}, rename(Args, Same)};
+rename(T, Same) when is_tuple(T) -> list_to_tuple(rename(tuple_to_list(T), Same));
+rename([H | T], Same) -> [rename(H, Same) | rename(T, Same)];
+rename(T, _) -> T.
 
 %% Which local functions each function calls.
 graph(Forms) ->
@@ -165,6 +175,14 @@ calls({call, _, {atom, _, F}, Args}) -> [{F, length(Args)} | calls(Args)];
 calls(T) when is_tuple(T) -> calls(tuple_to_list(T));
 calls([H | T]) -> calls(H) ++ calls(T);
 calls(_) -> [].
+
+%% @doc The functions of the module that clauses call, or make funs of.
+-spec mentioned(term()) -> [fa()].
+mentioned({'fun', _, {function, F, A}}) when is_atom(F) -> [{F, A}];
+mentioned({call, _, {atom, _, F}, Args}) -> [{F, length(Args)} | mentioned(Args)];
+mentioned(T) when is_tuple(T) -> mentioned(tuple_to_list(T));
+mentioned([H | T]) -> mentioned(H) ++ mentioned(T);
+mentioned(_) -> [].
 
 reaches(From, To, Graph) -> reaches([From], To, Graph, #{}).
 
@@ -221,7 +239,21 @@ resume({FA, I, Heads}, Native, Companion, L) ->
                           end,
                    {clause, L, [{integer, L, N}, {tuple, L, Vars}], guards(Vars, Kinds, L),
                     [guarded({call, L, {atom, L, Name}, Vars}, L)]}
-               end || {N, {{F, A}, Kinds}} <- lists:zip(lists:seq(0, length(Heads) - 1), Heads)]]}.
+               end || {N, {{F, A}, Kinds}} <- lists:zip(lists:seq(0, length(Heads) - 1), Heads)]
+     ++ [{clause, L, [W, As], [], [{call, L, {atom, L, ?RARE}, [W, {integer, L, I}, As]}]}]]}.
+
+%% What happens once in a while is one function for all, as the compiler takes its time for each.
+rare(Units, Companion, L) ->
+    Vs = [W, I, As] = [{var, L, V} || V <- ['W', 'I', 'As']],
+    Fun = fun(Name, Arity) -> {'fun', L, {function, Name, Arity}} end,
+    Funs = {'case', L, I,
+            [{clause, L, [{integer, L, N}], [],
+              [{tuple, L, [Fun(beam(F), A), Fun(resume_name(FA), 2)]}]}
+             || {{F, A} = FA, N, _} <- Units]},
+    {function, L, ?RARE, 3,
+     [{clause, L, Vs, [],
+       [guarded(remote(erlane_native_verify, rare,
+                       [W, {tuple, L, [{atom, L, Companion}, I]}, Funs, As], L), L)]}]}.
 
 %% These hold. They are there for the compiler: a call with arguments that it knows nothing of would
 %% take the types from the loop, and then the BEAM would raise in another place than the source's.
@@ -267,6 +299,8 @@ repair(Module, Units, L) ->
      ++ [{clause, L, [{cons, L, {tuple, L, [M, {atom, L, resume_name(FA)}, {integer, L, 2},
                                             {var, L, '_'}]}, T}], [], [Rest]}
          || {FA, _, _} <- Units]
+     ++ [{clause, L, [{cons, L, {tuple, L, [N, F, {var, L, '_'}, {var, L, '_'}]}, T}], [], [Rest]}
+         || {N, F} <- [{M, {atom, L, ?RARE}}, {{atom, L, erlane_native_verify}, {var, L, '_'}}]]
      ++ [{clause, L, [{cons, L, H, T}], [], [{cons, L, H, Rest}]},
          {clause, L, [{nil, L}], [], [{nil, L}]}]}.
 
@@ -304,8 +338,9 @@ companion(Name, #{units := Units} = Info) ->
     Marker = {atom, L, erlane_native_llvm:marker()},
     Any = fun(A) -> lists:duplicate(A, {var, L, '_'}) end,
     Nifs = lists:append([[{nif("n", I), A}, {nif("r", I), 1}] || {{_, A}, I, _} <- Units])
-        ++ [{counts, 0}],
-    Stub = fun({counts, 0}) -> {function, L, counts, 0, [{clause, L, [], [], [{tuple, L, []}]}]};
+        ++ [{counts, 0}, {meter, 2}],
+    Stub = fun({N, A}) when N =:= counts; N =:= meter ->
+                   {function, L, N, A, [{clause, L, Any(A), [], [{tuple, L, []}]}]};
               ({F, A}) ->
                    {function, L, F, A,
                     [{clause, L, Any(A), [], [{call, L, {atom, L, want}, []}, Marker]}]}

@@ -18,11 +18,12 @@
 -export_type([unit/0, type/0, plan/0]).
 
 -type type() :: none | {int, integer(), integer()} | low | float | bool | term | {k, term()}
-              | {bin, Bits :: 0..7} | {field, Bits :: 0..7, type()}.
+              | {bin, Bits :: 0..7} | {field, Bits :: 0..7, type()} | buf.
 %% `low': an integer of which only the lowest 64 bits are ever looked at. `{k, _}': a literal.
 %% `{bin, Bits}': a place in a binary, so many bits into a byte; `{field, ...}' is that too, after
-%% a field was matched whose value has the type.
--type machine() :: signed | unsigned | 128 | 256.
+%% a field was matched whose value has the type. `buf': a binary that is being built.
+-type machine() :: signed | unsigned | 32 | 128 | 256.
+%% 32 bits without a sign are for divisions only; their result has 64.
 -type plan() :: plain | wrap | {plain, machine()} | {checked, machine(), signed | unsigned}.
 %% How an integer operation is done: on the lowest 64 bits; in a machine integer that holds all
 %% operands and the result; or in a wider one, and then tested for 64 bits.
@@ -47,12 +48,18 @@ unit(Entry, All, Specs) ->
             Op =:= get_hd orelse Op =:= get_tl orelse Op =:= put_list],
     Low = maps:map(fun(_, F) -> lowonly(F) end, Functions),
     Kinds = erlane_native_kinds:params(Functions, Specs),
-    Seed = [seed(K) || K <- maps:get(Entry, Kinds)],
-    Params0 = (maps:map(fun(_, #{args := A}) -> [none || _ <- A] end, Functions))#{Entry => Seed},
+    %% A buffer is one whatever it begins with; all else follows from the calls.
+    Unknown = maps:map(fun(_, Ks) -> [case K of buf -> buf; _ -> none end || K <- Ks] end, Kinds),
     Rets0 = maps:map(fun(_, _) -> none end, Functions),
-    {Params, Rets, Bodies} = fix(Functions, Low, Params0, Rets0, 0),
+    {Params, Rets, Bodies} =
+        cheaper(fun(Range) ->
+                    Seed = [seed(K, Range) || K <- maps:get(Entry, Kinds)],
+                    fix(Functions, Low, Unknown#{Entry => Seed}, Rets0, 0)
+                end),
     _ = [throw({refused, maps:get(line, maps:get(FA, Functions)), "a comprehension or fun"})
          || FA <- heads(Entry, Functions), synthetic(FA)],
+    _ = [erlane_native_linear:check(F, maps:get(types, maps:get(FA, Bodies)), maps:get(FA, Params))
+         || {FA, F} <- maps:to_list(Functions)],
     Called = lists:usort([FA || F <- maps:values(Functions), {_, {call, FA}, _, _} <- all_ins(F)]),
     #{entry => Entry, heads => heads(Entry, Functions),
       calls => [{FA, heads(FA, Functions)} || FA <- Called],
@@ -63,6 +70,31 @@ unit(Entry, All, Specs) ->
                                                     cost => cost(F)})
                             end, Functions)}.
 
+%% Integers of the caller are taken to have a sign, unless it spares tests if they have none.
+cheaper(Solve) ->
+    Signed = Solve(erlane_native_range:signed()),
+    case wide(Signed) of
+        0 -> Signed;
+        N ->
+            try Solve(erlane_native_range:unsigned()) of
+                Unsigned ->
+                    case wide(Unsigned) < N of
+                        true -> Unsigned;
+                        false -> Signed
+                    end
+            catch throw:{refused, _, _} -> Signed
+            end
+    end.
+
+%% Operations that take more than 64 bits.
+wide({_, _, Bodies}) ->
+    length([P || #{plans := Plans} <- maps:values(Bodies), P <- maps:values(Plans),
+                 is_integer(machine_of(P)), machine_of(P) > 64]).
+
+machine_of({plain, M}) -> M;
+machine_of({checked, M, _}) -> M;
+machine_of(_) -> none.
+
 %% @doc What the arguments of a head are whenever native code hands them back.
 -spec kinds(erlane_native_ssa:fa(), unit()) -> [int | float | bin | term].
 kinds(FA, #{functions := Fs}) ->
@@ -71,6 +103,7 @@ kinds(FA, #{functions := Fs}) ->
          {int, _, _} -> int;
          float -> float;
          {bin, _} -> bin;
+         buf -> bin;
          _ -> term
      end || T <- Params].
 
@@ -78,7 +111,8 @@ reach([], _, Acc) -> Acc;
 reach([FA | Rest], All, Acc) when is_map_key(FA, Acc) -> reach(Rest, All, Acc);
 reach([{F, A} = FA | Rest], All, Acc) ->
     case All of
-        #{FA := #{blocks := Blocks} = Function} ->
+        #{FA := #{} = Read} ->
+            #{blocks := Blocks} = Function = comprehensions(FA, Read),
             Next = [To || {_, {tail, To, _, _}} <- maps:values(Blocks)]
                 ++ [To || {_, {call, To}, _, _} <- all_ins(Function)],
             reach(Next ++ Rest, All, Acc#{FA => Function});
@@ -86,17 +120,35 @@ reach([{F, A} = FA | Rest], All, Acc) ->
         _ -> throw({refused, 0, io_lib:format("there is no function ~tp/~b", [F, A])})
     end.
 
-seed(int) -> int_type(erlane_native_range:signed());
-seed(float) -> float;
-seed(bin) -> {bin, 0};
-seed(_) -> term.
+%% What the compiler made of a comprehension has no name that BEAM could go on at. So it is called
+%% and not jumped to.
+comprehensions(FA, #{blocks := Blocks, args := Args} = Function) ->
+    case synthetic(FA) of
+        true -> Function;
+        false ->
+            New = 1 + lists:max([-1 | Args] ++ [Dst || {Dst, _, _, _} <- all_ins(Function)]),
+            Function#{blocks := maps:map(fun(_, {Ins, {tail, To, As, Line}} = Block) ->
+                                                 case synthetic(To) of
+                                                     true ->
+                                                         {Ins ++ [{New, {call, To}, As, Line}],
+                                                          {ret, {v, New}}};
+                                                     false -> Block
+                                                 end;
+                                            (_, Block) -> Block
+                                         end, Blocks)}
+    end.
+
+seed(int, Range) -> int_type(Range);
+seed(float, _) -> float;
+seed(bin, _) -> {bin, 0};
+seed(buf, _) -> buf;
+seed(_, _) -> term.
 
 int_type({Lo, Hi}) -> {int, Lo, Hi}.
 
 all_ins(#{order := Order, blocks := Blocks}) ->
     lists:append([element(1, maps:get(L, Blocks)) || L <- Order]).
 
-%% What the compiler made of a comprehension has no name that BEAM could go on at.
 synthetic({F, _}) -> hd(atom_to_list(F)) =:= $-.
 
 %% A function and what it jumps to.
@@ -136,6 +188,7 @@ fix(Functions, Low, Params, Rets, Round) ->
 
 %% Results join like arguments do, but what is not always of one kind is a term.
 returned(R, none, _) -> R;
+returned(_, buf, _) -> term;
 returned(none, T, Round) ->
     case is_integer(bits(T)) of
         true -> term;
@@ -152,6 +205,7 @@ flow(Params, Types, To, Line, Round) ->
 param(P, {field, Bits, _}, At, Round) -> param(P, {bin, Bits}, At, Round);
 param(P, low, At, Round) -> param(P, ?LOW, At, Round);
 param(P, none, _, _) -> P;
+param(buf, T, At, _) -> building(T, At);
 param(P, P, _, _) -> P;
 param(_, {bin, Bits}, {{F, A}, I, Line}, _) when Bits =/= 0 ->
     throw({refused, Line, io_lib:format("argument ~b of ~tp/~b is a place within a byte",
@@ -172,10 +226,20 @@ param(P, T, {{F, A}, I, Line}, _) when P =:= float, element(1, T) =:= int;
                                        T =:= float, element(1, P) =:= int ->
     throw({refused, Line, io_lib:format("argument ~b of ~tp/~b is an integer in one call and a "
                                         "float in another", [I, F, A])});
+param(_, buf, {{F, A}, I, Line}, _) ->
+    throw({refused, Line, io_lib:format("argument ~b of ~tp/~b is a binary that is built, and not "
+                                        "always", [I, F, A])});
 param({bin, _}, _, {{F, A}, I, Line}, _) ->
     throw({refused, Line, io_lib:format("argument ~b of ~tp/~b is not always a binary",
                                         [I, F, A])});
 param(_, _, _, _) -> term.
+
+building(buf, _) -> buf;
+building({bin, 0}, _) -> buf;
+building({k, B}, _) when is_binary(B) -> buf;
+building(_, {{F, A}, I, Line}) ->
+    throw({refused, Line, io_lib:format("argument ~b of ~tp/~b is a binary that is built, and not "
+                                        "always", [I, F, A])}).
 
 %% What a loop carries has 64 bits; a jump tests what could be more.
 loopable(R) ->
@@ -184,13 +248,14 @@ loopable(R) ->
         _ -> widest(R)
     end.
 
-widest({Lo, Hi} = R) ->
+widest({_, Hi} = R) ->
     {_, Max} = erlane_native_range:signed(),
     case erlane_native_range:class(R) of
         signed -> erlane_native_range:signed();
         unsigned -> erlane_native_range:unsigned();
-        %% A negative start and a result with all 64 bits: the latter is what the loop runs with.
-        _ when Hi > Max, Lo >= -(1 bsl 63), Hi < 1 bsl 64 -> erlane_native_range:unsigned();
+        %% A start that may be negative and results with all 64 bits: the latter are what the loop
+        %% runs with.
+        _ when Hi > Max, Hi < 1 bsl 64 -> erlane_native_range:unsigned();
         _ -> erlane_native_range:signed()
     end.
 
@@ -321,6 +386,8 @@ result(Op, Ts, _, _) when Op =:= put_tuple; Op =:= put_list ->
     _ = [throw({unsupported, "a place within a byte in a tuple or list"})
          || T <- Ts, B <- [bits(T)], is_integer(B), B > 0],
     {term, plain};
+result(bs_empty, [], _, _) -> {{k, <<>>}, plain};
+result({bs_create, Segments}, Ts, Args, _) -> {create(Segments, Ts, Args), plain};
 result(Op, [_ | _], _, _) when Op =:= get_hd; Op =:= get_tl; Op =:= get_tuple_element ->
     {term, plain};
 result(Op, [_ | _], _, _) when Op =:= is_nonempty_list; Op =:= is_tagged_tuple -> {bool, plain};
@@ -340,7 +407,11 @@ bits_op({bs_match, binary, _, _, Unit}, [T, _], [_, {c, all}]) when Unit =:= 8; 
 bits_op({bs_match, Type, Signed, Little, Unit}, [T, _], [_, {c, Size}]) when is_integer(Size) ->
     N = Size * Unit,
     K = place(T),
-    {{field, (K + N) rem 8, field(Type, Signed, Little, K, N)}, plain};
+    case field(Type, Signed, Little, K, N) of
+        %% Not all bits are a float, so to skip one is to look at it.
+        {no, Why} when Type =:= float -> throw({unsupported, Why});
+        Field -> {{field, (K + N) rem 8, Field}, plain}
+    end;
 bits_op({bs_match, binary, _, _, 8}, [T, {int, _, _}], _) ->
     {{field, aligned(T), {bin, 0}}, plain};
 bits_op({bs_match, _, _, _, _}, _, _) ->
@@ -350,6 +421,26 @@ bits_op(bs_extract, [{field, _, T}], _) -> {T, plain};
 bits_op(bs_get_tail, [T], _) -> {{bin, place(T)}, plain};
 bits_op(Op, _, _) ->
     throw({unsupported, io_lib:format("~tp on these operands is not native", [Op])}).
+
+create([{Append, _, _} | Segments], [T, _ | Ts], [_, {c, all} | Args])
+  when Append =:= append orelse Append =:= private_append, T =:= buf orelse T =:= {k, <<>>} ->
+    _ = erlane_native_build:fields(Segments, Args),
+    lists:foreach(fun put/1, put_args(Segments, Ts, Args)),
+    buf;
+create([{Append, _, _} | _], _, _) when Append =:= append; Append =:= private_append ->
+    throw({unsupported, "appends to what is not an argument of the loop"});
+create(_, _, _) -> throw({unsupported, "makes a binary that is not an append to one"}).
+
+put_args([S | Ss], [T, _ | Ts], [_, Size | Args]) -> [{S, T, Size} | put_args(Ss, Ts, Args)];
+put_args([], [], []) -> [].
+
+put({{integer, _, _}, {int, _, _}, _}) -> ok;
+put({{integer, _, _}, T, _}) when T =:= low; T =:= term -> ok;
+put({{float, _, _}, float, _}) -> ok;
+put({{binary, _, _}, {bin, 0}, _}) -> ok;
+put({{binary, _, _}, {k, B}, _}) when is_binary(B), byte_size(B) =< 64 -> ok;
+put({{Type, _, _}, _, _}) ->
+    throw({unsupported, io_lib:format("puts what may not be ~tp into a binary as such", [Type])}).
 
 bits({bin, K}) -> K;
 bits({field, K, _}) -> K;
@@ -390,10 +481,11 @@ field(binary, _, _, _, _) -> {no, "a binary that is not whole bytes"}.
 phi(T, none) -> T;
 phi(T, T) -> T;
 phi({int, A, B}, {int, C, D}) -> {int, min(A, C), max(B, D)};
+phi(buf, {k, <<>>}) -> throw({unsupported, "a binary that is built on one way only"});
 phi(bool, {k, K}) when is_boolean(K) -> bool;
 phi({k, K}, bool) when is_boolean(K) -> bool;
 phi(A, B) ->
-    case [T || T <- [A, B], T =:= low orelse is_integer(bits(T))] of
+    case [T || T <- [A, B], T =:= low orelse T =:= buf orelse is_integer(bits(T))] of
         [] -> term;
         _ -> throw({unsupported, "a variable that is a binary on one way only"})
     end.
@@ -425,12 +517,22 @@ int(Op, Ranges, Low) ->
     case {Class, Low} of
         {C, _} when Wraps, (C =:= signed orelse C =:= unsigned) -> {int_type(Exact), wrap};
         {C, _} when C =:= signed; C =:= unsigned ->
-            {int_type(Exact), {plain, machine(Op, [Exact | Ranges])}};
+            {int_type(Exact), {plain, dividing(Op, machine(Op, [Exact | Ranges]), Ranges)}};
         {_, low} when Wraps -> {low, wrap};
         {128, _} when Low =:= wide; Low =:= double -> {int_type(Exact), {plain, 128}};
         {256, double} when Op =/= 'div', Op =/= 'rem' -> {int_type(Exact), {plain, 256}};
         _ -> checked(Op, Exact, Ranges)
     end.
+
+%% Divisions of what is known not to be negative are cheaper, and of 32 bits much so.
+dividing(Op, M, Ranges) when (Op =:= 'div' orelse Op =:= 'rem'), (M =:= signed orelse
+                                                                  M =:= unsigned) ->
+    case {lists:min([Lo || {Lo, _} <- Ranges]), lists:max([Hi || {_, Hi} <- Ranges])} of
+        {Lo, Hi} when Lo >= 0, Hi < 1 bsl 32 -> 32;
+        {Lo, _} when Lo >= 0 -> unsigned;
+        _ -> M
+    end;
+dividing(_, M, _) -> M.
 
 %% The machine integer that all of these fit in.
 machine(Op, Ranges) ->
@@ -512,6 +614,13 @@ use(_, _, Acc) -> Acc.
 low_use(_, {_, {bif, 'band'}, [{c, M}, _]}, _) when is_integer(M), M >= 0, M < 1 bsl 64 -> true;
 low_use(_, {_, {bif, 'band'}, [_, {c, M}]}, _) when is_integer(M), M >= 0, M < 1 bsl 64 -> true;
 low_use(V, {Dst, {bif, 'bsl'}, [{v, V}, {c, _}]}, Low) -> maps:get(Dst, Low, none) =:= low;
+low_use(V, {_, {bs_create, Segments}, Args}, _) ->
+    lists:all(fun({{Type, Unit, _}, _, Size}) ->
+                  case {Type, Size} of
+                      {integer, {c, N}} when is_integer(N) -> N * Unit =< 64;
+                      _ -> false
+                  end
+              end, [P || {_, W, _} = P <- put_args(Segments, Args, Args), W =:= {v, V}]);
 low_use(_, {Dst, {bif, Op}, _}, Low) when Op =:= '+'; Op =:= '-'; Op =:= '*'; Op =:= 'band';
                                           Op =:= 'bor'; Op =:= 'bxor'; Op =:= 'bnot' ->
     maps:get(Dst, Low, none) =:= low;
@@ -549,6 +658,7 @@ weight({call, _}) -> 4;
 weight(Op) when Op =:= put_tuple; Op =:= put_list; Op =:= get_hd; Op =:= get_tl;
                 Op =:= is_nonempty_list; Op =:= get_tuple_element; Op =:= is_tagged_tuple -> 12;
 weight({bs_match, binary, _, _, _}) -> 20;
+weight({bs_create, Segments}) -> 6 * length(Segments);
 weight({bs_string, S}) -> byte_size(S);
 weight(bs_utf8) -> 6;
 weight(_) -> 2.

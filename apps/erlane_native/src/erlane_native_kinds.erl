@@ -8,7 +8,7 @@
 
 -export([params/2]).
 
--type kind() :: int | float | bin | term.
+-type kind() :: int | float | bin | buf | term.
 
 %% @doc The kinds of the parameters of each function of a unit.
 -spec params(#{erlane_native_ssa:fa() => erlane_native_ssa:fn()},
@@ -43,8 +43,9 @@ spread(All, N) ->
     end.
 
 kind(Us) ->
-    Order = [{spec, float}, {spec, int}, {spec, bin}, {only, float}, {only, bin}, {only, int},
-             {back, float}, {weak, int}, {back, int}, {weak, float}, {weak, bin}],
+    Order = [{only, buf}, {spec, float}, {spec, int}, {spec, bin}, {only, float}, {only, bin},
+             {only, int}, {back, buf}, {back, float}, {weak, int}, {back, int}, {weak, float},
+             {weak, bin}],
     case [K || {_, K} = U <- Order, lists:member(U, Us)] of
         [K | _] -> K;
         [] -> term
@@ -87,9 +88,22 @@ ins({_, {bif, Op}, [A, B], _}, Ps, Defs)
     pair(A, B, Ps, Defs, []);
 ins({_, {bif, Op}, Args, _}, Ps, _) when Op =:= abs; Op =:= neg -> each(Args, {weak, int}, Ps);
 ins({_, {call, To}, Args, _}, Ps, Defs) -> last({tail, To, Args, 0}, Ps, Defs);
+ins({_, {bs_create, [{Append, _, _} | Segments]}, [V, _ | Args], _}, Ps, _)
+  when Append =:= append; Append =:= private_append ->
+    on(V, {only, buf}, Ps) ++ built(Segments, Args, Ps);
+ins({_, {bs_create, Segments}, Args, _}, Ps, _) -> built(Segments, Args, Ps);
 ins({_, bs_start, Args, _}, Ps, _) -> each(Args, {only, bin}, Ps);
 ins({_, {bs_match, _, _, _, _}, [_, Size], _}, Ps, _) -> on(Size, {only, int}, Ps);
 ins(_, _, _) -> [].
+
+built([{Type, _, _} | Segments], [V, _ | Args], Ps) ->
+    Use = case Type of
+              float -> {weak, float};
+              binary -> {only, bin};
+              _ -> {only, int}
+          end,
+    on(V, Use, Ps) ++ built(Segments, Args, Ps);
+built([], [], _) -> [].
 
 each(Args, Use, Ps) -> lists:append([on(A, Use, Ps) || A <- Args]).
 
@@ -102,7 +116,7 @@ with(V, _, Defs) ->
     case result(V, Defs) of
         float -> [{back, float}];
         int -> [{weak, int}];
-        none -> []
+        _ -> []
     end.
 
 last({tail, To, Args, _}, Ps, Defs) ->
@@ -128,6 +142,8 @@ result({v, V}, Defs) ->
     case Defs of
         #{V := {{float, _}, _}} -> float;
         #{V := {{math, _}, _}} -> float;
+        #{V := {{bs_create, [{Append, _, _} | _]}, _}}
+          when Append =:= append; Append =:= private_append -> buf;
         #{V := {{bif, Op}, _}} when Op =:= '/'; Op =:= float -> float;
         #{V := {{bif, Op}, _}} when Op =:= 'band'; Op =:= 'bor'; Op =:= 'bxor'; Op =:= 'bsl';
                                     Op =:= 'bsr'; Op =:= 'rem'; Op =:= 'div'; Op =:= trunc;

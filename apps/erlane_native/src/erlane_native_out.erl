@@ -6,8 +6,8 @@
 %% erlane_native_clang turns into `ptr' for newer versions.
 -module(erlane_native_out).
 
--export([new/1, text/1, add/2, add/3, tmp/1, label/1, block/2, alloca/3, deopt_unless/3, deopt/2,
-         at/3, line/2, reasons/1, atoms/1]).
+-export([new/1, text/1, raw/2, add/2, add/3, tmp/1, label/1, block/2, alloca/3, deopt_unless/3,
+         deopt/2, at/3, line/2, reasons/1, atoms/1]).
 -export([def/3, use/2, int/3, low/2, float/2, bool/2, term/2, atom/2, number/3]).
 
 -export_type([state/0, value/0, name/0]).
@@ -16,7 +16,8 @@
 -type machine() :: signed | unsigned | 128 | 256.
 -type value() :: {int, signed | unsigned | 128 | 256, name()} | {low, name()} | {float, name()}
                | {bool, name()} | {term, name()} | {k, term()}
-               | {tuple, [value() | {c, number()}]} | {bin, place()} | {field, place(), field()}.
+               | {tuple, [value() | {c, number()}]} | {bin, place()} | {field, place(), field()}
+               | {buf, Used :: name()}.
 -type place() :: #{term := name(), data := name(), size := name(), pos := name(), bits := 0..7}.
 -type field() :: tuple().
 %% How to read what was matched; erlane_native_bits knows.
@@ -32,6 +33,10 @@ new(Module) ->
 -spec text(state()) -> {iodata(), iodata()}.
 text(#{text := Text, allocas := Allocas, stubs := Stubs}) ->
     {lists:reverse(Allocas), [lists:reverse(Text), lists:reverse(Stubs)]}.
+
+%% @doc Lines that somebody else wrote.
+-spec raw(iodata(), state()) -> state().
+raw(Lines, #{text := T} = S) -> S#{text := [Lines | T]}.
 
 -spec add(iodata(), state()) -> state().
 add(Line, #{text := T} = S) -> S#{text := [["  ", Line, "\n"] | T]}.
@@ -59,8 +64,9 @@ alloca(Name, Type, #{allocas := As} = S) ->
 -spec at(erlane_native_ssa:fa(), non_neg_integer() | whole, state()) -> state().
 at(FA, Head, S) -> S#{fa := FA, head := Head, env := #{}}.
 
+%% @doc The line of the source that is written from here on; explain/1 reads it from the text.
 -spec line(integer(), state()) -> state().
-line(L, S) -> S#{line := L}.
+line(L, S) -> add(["; line ", n(L)], S#{line := L}).
 
 %% @doc Why calls can be given back, in the order of their counters.
 -spec reasons(map()) -> [{erlane_native_ssa:fa(), Line :: integer(), string()}].
@@ -102,8 +108,8 @@ stub(Why, #{reasons := Rs, head := H, line := Line, fa := FA, stubs := Stubs} = 
 head(whole) -> "whole";
 head(H) -> integer_to_list(H).
 
-%% @doc The value of a variable.
--spec def(non_neg_integer(), value(), state()) -> state().
+%% @doc The value of a variable, or whether the operation that gives it succeeds.
+-spec def(non_neg_integer() | {holds, non_neg_integer()}, value(), state()) -> state().
 def(V, Value, #{env := Env} = S) -> S#{env := Env#{V => Value}}.
 
 -spec use(erlane_native_ssa:val(), state()) -> value() | {c, number()}.
@@ -220,6 +226,8 @@ term({k, [H | T]}, S0) ->
 term({K, #{bits := 0, term := T, size := Size, pos := Pos}}, S0) when K =:= bin ->
     {Left, S} = add(value, ["sub i64 ", Size, ", ", Pos], S0),
     make("enif_make_sub_binary", ["i64 ", T, ", i64 ", Pos, ", i64 ", Left], S);
+term({buf, Used}, S) ->
+    make("buf_term", ["i64* %bufb, i64 ", Used], S);
 term({field, Place, _}, S) -> term({bin, Place}, S);
 term({tuple, Values}, S0) ->
     {Ts, S} = lists:mapfoldl(fun term/2, S0, Values),

@@ -25,7 +25,10 @@ declarations() ->
           "i32 @enif_get_list_cell(i8*, i64, i64*, i64*)",
           "i32 @enif_get_tuple(i8*, i64, i32*, i64**)", "i32 @enif_consume_timeslice(i8*, i32)",
           "i32 @enif_is_identical(i64, i64)", "i32 @enif_compare(i64, i64)",
-          "i32 @enif_term_type(i8*, i64)"]],
+          "i32 @enif_term_type(i8*, i64)", "i32 @enif_alloc_binary(i64, i64*)",
+          "i32 @enif_realloc_binary(i64*, i64)", "void @enif_release_binary(i64*)",
+          "i64 @enif_make_binary(i8*, i64*)", "i8* @enif_make_new_binary(i8*, i64, i64*)",
+          "i8* @memcpy(i8*, i8*, i64)"]],
      [["declare { i64, i1 } @llvm.s", Op, ".with.overflow.i64(i64, i64)\n"]
       || Op <- ["add", "sub", "mul"]],
      [["declare double @llvm.", F, ".f64(double)\n"]
@@ -62,7 +65,51 @@ functions(Reasons) ->
      "done:\n",
      "  %r = call i64 @enif_make_tuple_from_array(i8* %env, i64* %p, i32 ", N1, ")\n",
      "  ret i64 %r\n}\n",
-     utf8()].
+     consume(), buffer(), utf8()].
+
+%% Tells the scheduler of fuel: less than nothing by so much as was used, a hundredth of a time
+%% slice for each 40000. Answers what the VM does: whether the slice is over.
+consume() ->
+    ["define internal i32 @consume(i8* %env, i64 %left) noinline cold {\n",
+     "  %used = sub i64 0, %left\n  %p = udiv i64 %used, 40000\n",
+     "  %c = icmp ult i64 %p, 99\n  %q = select i1 %c, i64 %p, i64 99\n",
+     "  %r = add i64 %q, 1\n  %t = trunc i64 %r to i32\n",
+     "  %e = call i32 @enif_consume_timeslice(i8* %env, i32 %t)\n  ret i32 %e\n}\n",
+     %% After a call tree was too large: twice as many calls as the last time are not tried.
+     "define internal void @give_up(i64* %skips, i64* %penalty) noinline cold {\n",
+     "  %p = load atomic i64, i64* %penalty monotonic, align 8\n",
+     "  %d = shl i64 %p, 1\n  %o = or i64 %d, 1\n",
+     "  %n = and i64 %o, 4095\n",
+     "  store atomic i64 %n, i64* %penalty monotonic, align 8\n",
+     "  store atomic i64 %n, i64* %skips monotonic, align 8\n  ret void\n}\n"].
+
+%% Buffers. To grow: twice what is needed. A result of up to 256 kB is copied, which takes less than
+%% 50 us and leaves no slack; a larger one is the buffer itself, cut to its length.
+buffer() ->
+    ["define internal i1 @buf_grow(i64* %b, i64 %cap, i64 %need) noinline cold {\n",
+     "  %d = shl i64 %need, 1\n  %more = icmp ugt i64 %d, 1024\n",
+     "  %size = select i1 %more, i64 %d, i64 1024\n",
+     "  %none = icmp eq i64 %cap, 0\n  br i1 %none, label %new, label %old\nnew:\n",
+     "  %r = call i32 @enif_alloc_binary(i64 %size, i64* %b)\n",
+     "  %ok = icmp ne i32 %r, 0\n  ret i1 %ok\nold:\n",
+     "  %s = call i32 @enif_realloc_binary(i64* %b, i64 %size)\n",
+     "  %ok2 = icmp ne i32 %s, 0\n  ret i1 %ok2\n}\n",
+     "define internal void @buf_release(i64* %b, i64 %cap) {\n",
+     "  %none = icmp eq i64 %cap, 0\n  br i1 %none, label %done, label %some\nsome:\n",
+     "  call void @enif_release_binary(i64* %b)\n  br label %done\ndone:\n  ret void\n}\n",
+     "define internal i64 @buf_term(i8* %env, i64* %b, i64 %used) {\n  %t = alloca i64\n",
+     "  %i = call i8* @enif_make_new_binary(i8* %env, i64 %used, i64* %t)\n",
+     "  %none = icmp eq i64 %used, 0\n  br i1 %none, label %done, label %some\nsome:\n",
+     "  %p = getelementptr i64, i64* %b, i64 1\n  %w = load i64, i64* %p\n",
+     "  %d = inttoptr i64 %w to i8*\n",
+     "  %m = call i8* @memcpy(i8* %i, i8* %d, i64 %used)\n  br label %done\ndone:\n",
+     "  %r = load i64, i64* %t\n  ret i64 %r\n}\n",
+     "define internal i64 @buf_finish(i8* %env, i64* %b, i64 %cap, i64 %used) {\n",
+     "  %c = icmp ule i64 %used, 262144\n  br i1 %c, label %small, label %large\nsmall:\n",
+     "  %t = call i64 @buf_term(i8* %env, i64* %b, i64 %used)\n",
+     "  call void @buf_release(i64* %b, i64 %cap)\n  ret i64 %t\nlarge:\n",
+     "  %r = call i32 @enif_realloc_binary(i64* %b, i64 %used)\n",
+     "  %x = call i64 @enif_make_binary(i8* %env, i64* %b)\n  ret i64 %x\n}\n"].
 
 %% The length of the character at a place, 0 when there is none; its number goes to the slot.
 %% Ranges of the second byte keep out long forms, surrogates and what is above 16#10FFFF.

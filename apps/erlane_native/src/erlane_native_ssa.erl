@@ -54,6 +54,12 @@ from_forms(Forms, Options) ->
     try compile:forms(Forms, [dssaopt, binary, return, {outdir, Tmp} | Options]) of
         {ok, _, Ssa} -> {ok, module(Ssa)};
         {ok, _, Ssa, _Warnings} -> {ok, module(Ssa)};
+        {error, [{_, [{none, compile, {crash, listing, _, _}}]}], _} ->
+            %% OTP 25 cannot print some of the types that it finds; they are not read anyway.
+            case lists:member(no_type_opt, Options) of
+                false -> from_forms(Forms, [no_type_opt | Options]);
+                true -> error
+            end;
         _ -> error
     after
         file:del_dir_r(Tmp)
@@ -214,6 +220,10 @@ op(bs_extract, Args, Ns, L) -> {bs_extract, vals(Args, Ns, L)};
 op(bs_get_tail, Args, Ns, L) -> {bs_get_tail, vals(Args, Ns, L)};
 op(bs_test_tail, [C, #b_literal{val = N}], Ns, L) when is_integer(N) ->
     {{bs_test_tail, N}, [val(C, Ns, L)]};
+op(bs_init_writable, [_], _, _) -> {bs_empty, []};
+op(bs_create_bin, Args, Ns, L) ->
+    {Segments, Vals} = lists:unzip(segments(Args, Ns, L)),
+    {{bs_create, Segments}, lists:append(Vals)};
 op(Op, Args, Ns, L) when Op =:= put_tuple; Op =:= put_list; Op =:= get_hd; Op =:= get_tl;
                          Op =:= is_nonempty_list; Op =:= get_tuple_element;
                          Op =:= is_tagged_tuple ->
@@ -237,6 +247,15 @@ bs_match(Type, C, [#b_literal{val = Flags}, Size, #b_literal{val = Unit}], Ns, L
     end;
 bs_match(Type, _, _, _, L) ->
     throw({refused, L, io_lib:format("matching ~tp in a binary is not native", [Type])}).
+
+%% What is put into a binary: kind, flags (the unit first), value, size.
+segments([#b_literal{val = Type}, #b_literal{val = [Unit | Flags]}, V, Size | Rest], Ns, L)
+  when is_atom(Type), is_integer(Unit) ->
+    lists:member(native, Flags) andalso throw({refused, L, "native byte order is not taken"}),
+    [{{Type, Unit, lists:member(little, Flags)}, [val(V, Ns, L), val(Size, Ns, L)]}
+     | segments(Rest, Ns, L)];
+segments([], _, _) -> [];
+segments(_, _, L) -> throw({refused, L, "a binary is built in a way that is not known"}).
 
 known_calls() ->
     [{erlang, F, 2} || F <- [min, max]]

@@ -7,13 +7,13 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
--export([same/1, handed_back/1, recursion/1, gives_way/1, off_and_on/1, lazy/1, damaged/1,
-         not_private/1, no_clang/1, switched_off/1, refused/1, strict/1, own_on_load/1,
+-export([same/1, handed_back/1, recursion/1, gives_way/1, charged/1, off_and_on/1, lazy/1,
+         damaged/1, not_private/1, no_clang/1, switched_off/1, refused/1, strict/1, own_on_load/1,
          ir_and_asm/1]).
 
 all() ->
-    [same, handed_back, recursion, gives_way, off_and_on, lazy, damaged, not_private, no_clang,
-     switched_off, refused, strict, own_on_load, ir_and_asm].
+    [same, handed_back, recursion, gives_way, charged, off_and_on, lazy, damaged, not_private,
+     no_clang, switched_off, refused, strict, own_on_load, ir_and_asm].
 
 init_per_suite(Config) ->
     case erlane_native_clang:find() of
@@ -93,6 +93,17 @@ ticks(Self, Worker, N) ->
         false -> Self ! {ticks, N}
     end.
 
+%% A process pays for its time in native code with reductions, as the scheduler counts: a time
+%% slice, of 4000, is used up each time that it gives way.
+charged(_) ->
+    M = native(?FUNCTION_NAME, source()),
+    {reductions, Before} = process_info(self(), reductions),
+    _ = M:lcg(1, 50000000),
+    {reductions, After} = process_info(self(), reductions),
+    {ok, #{yields := Yields}} = erlane_native:info(M),
+    ?assert(Yields > 5),
+    ?assert(After - Before > 2000 * Yields).
+
 off_and_on(_) ->
     M = native(?FUNCTION_NAME, source()),
     Value = M:lcg(1, 100),
@@ -158,7 +169,8 @@ refused(_) ->
     {ok, M, Beam, [{_, [Warning]}]} =
         compile:forms(Forms, [{parse_transform, erlane_native}, binary, return]),
     {5, erlane_native, What} = Warning,
-    ?assertEqual("f/1 stays on BEAM: calls erlang:'!'/2, which is not native",
+    ?assertEqual("f/1 stays on BEAM: calls erlang:'!'/2, which is not native; do it before or "
+                 "after the loop, in a function that is not native",
                  lists:flatten(erlane_native:format_error(What))),
     {module, M} = code:load_binary(M, "", Beam),
     ?assertEqual(hello, M:f(self())),

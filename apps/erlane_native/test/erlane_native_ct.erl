@@ -65,7 +65,7 @@ native(Name, Forms, Dir, How) ->
         true = os:unsetenv("ERLANE_NATIVE_TEST")
     end.
 
-setting(native) -> "";
+setting(native) -> "keep";
 setting(yields) -> "yield";
 setting(deopts) -> "deopt=3".
 

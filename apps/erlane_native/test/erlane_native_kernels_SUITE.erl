@@ -82,11 +82,12 @@ taken(Config) ->
 native() ->
     [{lcg, 2}, {minstd, 2}, {xorshift64star, 2}, {collatz, 1}, {collatz_longest, 1}, {gcd, 2},
      {modpow, 3}, {isqrt, 1}, {popcounts, 1}, {primes, 1}, {fib, 1}, {tak, 3}, {ackermann, 2},
-     {fnv1a32, 1}, {fnv1a64, 1}, {xxh64, 2}, {siphash24, 3},
-     {crc32c, 1}, {adler32, 1}, {byte_sum, 1},
-     {internet_checksum, 1}, {murmur3_32, 2}, {varints, 1}, {utf8_valid, 1}, {utf8_length, 1},
-     {json_scan, 1}, {http_head, 1}, {luhn, 1}, {mandelbrot, 2}, {mandel_point, 3}, {kepler, 2},
-     {spectral_sum, 1}, {sqrt_newton, 2}, {horner, 2}, {logistic, 2}, {int_mean, 2}].
+     {fnv1a32, 1}, {fnv1a64, 1}, {xxh64, 2}, {siphash24, 3}, {crc32c, 1}, {adler32, 1},
+     {byte_sum, 1}, {internet_checksum, 1}, {murmur3_32, 2}, {varints, 1}, {utf8_valid, 1},
+     {utf8_length, 1}, {json_scan, 1}, {http_head, 1}, {luhn, 1}, {hex_encode, 1}, {hex_decode, 1},
+     {xor_mask, 2}, {base64_encode, 1}, {utf8_to_latin1, 1}, {rle_expand, 1}, {mandelbrot, 2},
+     {mandel_point, 3}, {kepler, 2}, {spectral_sum, 1}, {sqrt_newton, 2}, {horner, 2},
+     {logistic, 2}, {int_mean, 2}].
 
 %% The settings of the two groups were at work.
 counted(Config) ->

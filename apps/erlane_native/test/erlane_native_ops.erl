@@ -91,11 +91,15 @@ table(read_bits) ->
          binaries());
 table(read_float) ->
     read([["<<X:", How, ", R/binary>>"]
-          || How <- ["64/float", "32/float", "64/float-little", "32/float-little", "16/float"]],
+          || How <- ["64/float", "32/float", "64/float-little", "32/float-little", "16/float"]]
+         %% Those that nobody looks at have to be floats too.
+         ++ [["<<_:", How, ", X, R/binary>>"]
+             || How <- ["64/float", "32/float", "64/float-little"]],
          binaries() ++ [<<X/float>> || X <- ?FLOATS] ++ [<<X:32/float>> || X <- [0.5, -0.0, 1.0e38]]
          %% Infinities, and what is no number: they do not match.
          ++ [<<16#7FF0000000000000:64>>, <<16#FFF0000000000000:64>>, <<16#7FF8000000000001:64>>,
-             <<16#7F800000:32>>, <<16#7FC00001:32>>, <<16#FFF0000000000000:64/little>>]);
+             <<16#7F800000:32>>, <<16#7FC00001:32>>, <<16#FFF0000000000000:64/little>>,
+             <<16#7FF0000000000000:64, 1>>, <<16#7F800000:32, 1>>, <<1.5/float, 1>>]);
 table(read_utf) ->
     Chars = [0, 16#7F, 16#80, 16#7FF, 16#800, 16#D7FF, 16#E000, 16#FFFD, 16#FFFE, 16#FFFF, 16#10000,
              16#10FFFF],

@@ -89,4 +89,4 @@ first(Plain, Native, F, ArgLists) ->
                                    Both =/= false], 1).
 
 %% Of these tables no function need be native.
-not_yet() -> [read_float, build_int, build_float, build_utf].
+not_yet() -> [read_float, build_utf].

@@ -126,7 +126,7 @@ less_guard({op, Op, Es}) -> [{op, Op, S} || S <- each(fun less/1, Es)].
 less({int, 0}) -> [];
 less({int, 1}) -> [{int, 0}];
 less({int, _}) -> [{int, 0}, {int, 1}];
-less({float, 0.0}) -> [];
+less({float, F}) when F == 0 -> [];
 less({float, _}) -> [{float, 0.0}];
 less({var, _}) -> [{int, 0}];
 less({op, Op, Es}) -> Es ++ [{op, Op, S} || S <- each(fun less/1, Es)];

@@ -1,0 +1,105 @@
+%% SPDX-License-Identifier: Apache-2.0
+%% @doc The text that takes the arguments of a head out of terms: at a call, and after the process
+%% gave way. Pure.
+-module(erlane_native_entry).
+
+-export([enter/4, resume/2]).
+
+-import(erlane_native_out, [add/2, add/3, block/2, deopt_unless/3]).
+-import(erlane_native_slots, [machine/1]).
+
+%% @doc Takes the arguments of a head out of the terms at `%argv'; what is not as guessed makes
+%% BEAM run it all.
+-spec enter(erlane_native_ssa:fa(), non_neg_integer(), iodata(), erlane_native_out:state()) ->
+          erlane_native_out:state().
+enter(FA, N, Label, #{functions := Fs} = S0) ->
+    #{params := Params, line := Line} = maps:get(FA, Fs),
+    S1 = erlane_native_out:line(Line, erlane_native_out:at(FA, whole, block(Label, S0))),
+    S2 = lists:foldl(fun({I, T}, S) -> argument(I, T, ["%a", n(N), "_", n(I)], S) end, S1,
+                     lists:zip(seq(Params), Params)),
+    add(["br label %b", n(N)], S2).
+
+argument(I, Type, Name, S0) ->
+    {P, S1} = add(value, ["getelementptr i64, i64* %argv, i64 ", n(I)], S0),
+    {T, S2} = add(value, ["load i64, i64* ", P], S1),
+    Why = fun(What) -> lists:concat(["argument ", I + 1, " is not ", What]) end,
+    case Type of
+        {int, _, _} ->
+            {Get, What} = case machine(Type) of
+                              unsigned -> {"enif_get_ulong", "an integer from 0 on, of 64 bits"};
+                              _ -> {"enif_get_long", "an integer of 64 bits"}
+                          end,
+            {V, S3} = get(Get, T, "i64", "%slot", Why(What), S2),
+            within(Type, V, Name, Why("in the range of the loop"), S3);
+        float ->
+            {V, S3} = get("enif_get_double", T, "double", "%dslot", Why("a float"), S2),
+            add(["store double ", V, ", double* ", Name], S3);
+        _ when Type =:= buf; Type =:= {bin, 0} ->
+            {B, S3} = add(value, "bitcast [8 x i64]* %bin to i64*", S2),
+            {R, S4} = add(value, ["call i32 @enif_inspect_binary(i8* %env, i64 ", T, ", i64* ", B,
+                                  ")"], S3),
+            {C, S5} = add(value, ["icmp ne i32 ", R, ", 0"], S4),
+            S6 = deopt_unless(C, Why("a binary"), S5),
+            {Size, S7} = add(value, ["load i64, i64* ", B], S6),
+            {Q, S8} = add(value, ["getelementptr i64, i64* ", B, ", i64 1"], S7),
+            {Bits, S9} = add(value, ["load i64, i64* ", Q], S8),
+            {Data, S10} = add(value, ["inttoptr i64 ", Bits, " to i8*"], S9),
+            Place = #{term => T, data => Data, size => Size, pos => "0"},
+            {Store, S11} = erlane_native_slots:store(Name, Type, {bin, Place}, S10),
+            Store(S11);
+        _ ->
+            add(["store i64 ", T, ", i64* ", Name], S2)
+    end.
+
+get(Get, T, Type, Slot, Why, S0) ->
+    {R, S1} = add(value, ["call i32 @", Get, "(i8* %env, i64 ", T, ", ", Type, "* ", Slot, ")"],
+                  S0),
+    {C, S2} = add(value, ["icmp ne i32 ", R, ", 0"], S1),
+    add(value, ["load ", Type, ", ", Type, "* ", Slot], deopt_unless(C, Why, S2)).
+
+within({int, Lo, Hi}, V, Name, Why, S0) ->
+    S = case [R || R <- [erlane_native_range:signed(), erlane_native_range:unsigned()],
+                   R =:= {Lo, Hi}] of
+            [_] -> S0;
+            [] ->
+                U = case erlane_native_range:class({Lo, Hi}) of unsigned -> "u"; _ -> "s" end,
+                {A, S1} = add(value, ["icmp ", U, "ge i64 ", V, ", ", n(Lo)], S0),
+                {B, S2} = add(value, ["icmp ", U, "le i64 ", V, ", ", n(Hi)], S1),
+                {C, S3} = add(value, ["and i1 ", A, ", ", B], S2),
+                deopt_unless(C, Why, S3)
+        end,
+    add(["store i64 ", V, ", i64* ", Name], S).
+
+%% @doc After it gave way: the argument is {Head, {Arguments}}, as it was made below.
+-spec resume([erlane_native_ssa:fa()], erlane_native_out:state()) -> erlane_native_out:state().
+resume(Heads, S0) ->
+    S1 = add("; line 0", block("r", S0)),
+    S2 = erlane_native_out:at(hd(Heads), whole, S1),
+    {T, S3} = add(value, "load i64, i64* %argv", S2),
+    {_, S4} = add(value, ["call i32 @enif_get_tuple(i8* %env, i64 ", T,
+                          ", i32* %count, i64** %elements)"], S3),
+    {Es, S5} = add(value, "load i64*, i64** %elements", S4),
+    {H, S6} = add(value, ["load i64, i64* ", Es], S5),
+    {Head, S7} = get("enif_get_long", H, "i64", "%slot", "the state is not one of the loop", S6),
+    {AP, S8} = add(value, ["getelementptr i64, i64* ", Es, ", i64 1"], S7),
+    {A, S9} = add(value, ["load i64, i64* ", AP], S8),
+    {_, S10} = add(value, ["call i32 @enif_get_tuple(i8* %env, i64 ", A,
+                           ", i32* %count, i64** %elements)"], S9),
+    S11 = add(["switch i64 ", Head, ", label %whole [",
+               [["i64 ", n(N), ", label %r", n(N), " "] || N <- seq(Heads)], "]"], S10),
+    lists:foldl(fun({N, FA}, S) ->
+                    Sa = block(["r", n(N)], S),
+                    {P, Sb} = add(value, "load i64*, i64** %elements", Sa),
+                    %% The arguments are taken from there as from a call's.
+                    enter_from(P, FA, N, Sb)
+                end, S11, lists:zip(seq(Heads), Heads)).
+
+enter_from(P, FA, N, #{text := T0} = S0) ->
+    S1 = enter(FA, N, ["x", n(N)], S0#{text := []}),
+    #{text := New} = S1,
+    Text = [re:replace(L, "%argv", P, [{return, list}]) || L <- New],
+    S1#{text := Text ++ [["  br label %x", n(N), "\n"] | T0]}.
+
+seq(List) -> lists:seq(0, length(List) - 1).
+
+n(I) -> integer_to_list(I).

@@ -1,0 +1,51 @@
+%% SPDX-License-Identifier: Apache-2.0
+%% @doc Whether each value of a buffer is appended to, or handed on, but once on each way through a
+%% body. Pure.
+%%
+%% A second append to the same value would write over what the first one wrote.
+-module(erlane_native_linear).
+
+-export([check/3]).
+
+%% @doc Throws `{refused, Line, Reason}' if it is not so. Given are the parameters of each function,
+%% whose types say which are buffers.
+-spec check(map(), #{non_neg_integer() => erlane_native_ir:type()}, [erlane_native_ir:type()]) ->
+          ok.
+check(#{order := Order, blocks := Blocks, line := Line}, Types, Params) ->
+    length([P || P <- Params, P =:= buf]) > 1
+        andalso throw({refused, Line, "two binaries are built at the same time"}),
+    Uses = [{V, Where, L} || Label <- Order, {V, Where, L} <- uses(Label, maps:get(Label, Blocks)),
+                             maps:get(V, Types, none) =:= buf],
+    Reach = lists:foldl(fun(L, Acc) ->
+                            Next = next(element(2, maps:get(L, Blocks))),
+                            Acc#{L => lists:usort(Next ++ lists:append([maps:get(N, Acc)
+                                                                        || N <- Next]))}
+                        end, #{}, lists:reverse(Order)),
+    _ = [throw({refused, L, "a binary that is built goes on in two ways"})
+         || {I, {V, A, L}} <- indexed(Uses), {J, {W, B, _}} <- indexed(Uses),
+            V =:= W, I =/= J, both(A, B, Reach)],
+    ok.
+
+indexed(List) -> lists:zip(lists:seq(1, length(List)), List).
+
+%% On one way: in the same block, or in one that is reached from there. Ways to other blocks from
+%% the end of a block exclude each other.
+both({A, To}, {A, Other}, _) -> To =:= Other orelse To =:= here orelse Other =:= here;
+both({A, _}, {B, _}, Reach) -> lists:member(B, maps:get(A, Reach)).
+
+uses(Label, {Ins, Last}) ->
+    lists:append([used(Label, I) || I <- Ins])
+        ++ case Last of
+               {tail, _, Args, Line} -> [{V, {Label, here}, Line} || {v, V} <- Args];
+               _ -> []
+           end.
+
+used(Label, {_, {bs_create, _}, [{v, V} | _], Line}) -> [{V, {Label, here}, Line}];
+used(Label, {_, phi, Args, Line}) -> [{V, {From, Label}, Line} || {{v, V}, From} <- Args];
+used(Label, {_, {call, _}, Args, Line}) -> [{V, {Label, here}, Line} || {v, V} <- Args];
+used(_, _) -> [].
+
+next({jmp, A}) -> [A];
+next({br, _, A, B}) -> [A, B];
+next({switch, _, A, List}) -> [A | [B || {_, B} <- List]];
+next(_) -> [].
