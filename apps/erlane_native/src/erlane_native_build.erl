@@ -10,7 +10,8 @@
 
 -export([op/4, fields/2, memory/1, fill/3, finish/2, release/1, kept/2]).
 
--import(erlane_native_out, [add/2, add/3, def/3, use/2, low/2, float/2, block/2, deopt_unless/3]).
+-import(erlane_native_out, [add/2, add/3, def/3, use/2, low/2, float/2, block/2, deopt_unless/3,
+                            charge/2]).
 
 %% Bytes that may be copied when the process gives way: less than 50 us.
 -define(KEEP, 262144).
@@ -98,7 +99,9 @@ ensure(End, S0) ->
     {C, S2} = add(value, ["icmp ule i64 ", End, ", ", Cap], S1),
     {Ok, S3} = erlane_native_out:label(S2),
     {More, S4} = erlane_native_out:label(S3),
-    S5 = block(More, add(["br i1 ", C, ", label %", Ok, ", label %", More, ", !prof !0"], S4)),
+    %% To grow is to copy what there is, at worst.
+    S5 = charge(End, block(More, add(["br i1 ", C, ", label %", Ok, ", label %", More,
+                                      ", !prof !0"], S4))),
     {G, S6} = add(value, ["call i1 @buf_grow(i64* %bufb, i64 ", Cap, ", i64 ", End, ")"], S5),
     S7 = known(deopt_unless(G, "there is no memory for a binary", S6)),
     block(Ok, add(["br label %", Ok], S7)).
@@ -170,7 +173,7 @@ bytes({k, Bytes}, S) when is_binary(Bytes) -> {{literal, Bytes}, S};
 bytes({bin, #{data := Data, size := Size, pos := Pos}}, S0) ->
     {Length, S1} = add(value, ["sub i64 ", Size, ", ", Pos], S0),
     {From, S2} = add(value, ["getelementptr i8, i8* ", Data, ", i64 ", Pos], S1),
-    {{copy, From, Length}, S2};
+    {{copy, From, Length}, copied(Length, S2)};
 bytes({field, Place, _}, S) -> bytes({bin, Place}, S);
 bytes(_, _) -> throw({unsupported, "a binary that is not always built or matched here"}).
 
@@ -181,7 +184,9 @@ finish(Used, S0) ->
     {Cap, S1} = add(value, "load i64, i64* %bufc", S0),
     {T, S2} = add(value, ["call i64 @buf_finish(i8* %env, i64* %bufb, i64 ", Cap, ", i64 ", Used,
                           ")"], S1),
-    {T, add("store i64 0, i64* %bufc", S2)}.
+    {C, S3} = add(value, ["icmp ule i64 ", Used, ", ", n(?KEEP)], S2),
+    {Bytes, S4} = add(value, ["select i1 ", C, ", i64 ", Used, ", i64 ", n(?KEEP)], S3),
+    {T, add("store i64 0, i64* %bufc", charge(Bytes, S4))}.
 
 %% @doc Gives the memory back.
 -spec release(erlane_native_out:state()) -> erlane_native_out:state().
@@ -195,5 +200,11 @@ release(S) -> S.
 kept(Used, S0) ->
     {C, S} = add(value, ["icmp ule i64 ", Used, ", ", n(?KEEP)], S0),
     deopt_unless(C, "a built binary is too large to be kept over a time slice", S).
+
+%% What is copied costs a unit for each byte, with the pages that are new; what takes longer than
+%% 50 us is not begun.
+copied(Length, S0) ->
+    {C, S} = add(value, ["icmp ule i64 ", Length, ", ", n(?KEEP)], S0),
+    charge(Length, deopt_unless(C, "a binary is too large to be copied here", S)).
 
 n(I) -> integer_to_list(I).

@@ -34,12 +34,11 @@ shipped(_) -> [].
 -spec ship(iodata(), file:filename()) -> {made | there, file:filename()} | {error, iolist()}.
 ship(Text, Dir) ->
     Path = filename:join(Dir, ship_name(Text)),
-    case {sound(Path), filelib:ensure_dir(Path), find()} of
-        {true, _, _} -> {there, Path ++ ".so"};
-        {_, {error, Why}, _} ->
-            {error, ["cannot make ", Dir, ": ", file:format_error(Why)]};
-        {_, _, {error, Why}} -> {error, Why};
-        {false, ok, {ok, Clang, Version}} ->
+    case sound(Path) orelse {filelib:ensure_dir(Path), find()} of
+        true -> {there, Path ++ ".so"};
+        {{error, Why}, _} -> {error, ["cannot make ", Dir, ": ", file:format_error(Why)]};
+        {_, {error, Why}} -> {error, Why};
+        {ok, {ok, Clang, Version}} ->
             case make(Text, Path, Clang, Version) of
                 {ok, _} -> {made, Path ++ ".so"};
                 {error, Why} -> {error, Why}
@@ -165,12 +164,23 @@ version(Clang) ->
 directory() ->
     Dir = case os:getenv("ERLANE_NATIVE_CACHE") of
               false -> filename:basedir(user_cache, "erlane_native");
-              D -> D
+              %% Without a slash at its end.
+              D -> filename:join([D])
           end,
-    case filelib:ensure_dir(filename:join(Dir, "x")) of
+    case made(Dir) of
         ok -> private(Dir);
         {error, Why} ->
             {error, io_lib:format("cannot make the cache ~ts: ~ts", [Dir, file:format_error(Why)])}
+    end.
+
+%% With many a umask the group could write to what is made.
+made(Dir) ->
+    %% What is wrong with the way there is said when the last step fails.
+    _ = filelib:ensure_dir(Dir),
+    case file:make_dir(Dir) of
+        ok -> file:change_mode(Dir, 8#700);
+        {error, eexist} -> ok;
+        Error -> Error
     end.
 
 private(Dir) ->
@@ -185,11 +195,15 @@ private(Dir) ->
         _ -> {error, io_lib:format("the cache ~ts is not a directory", [Dir])}
     end.
 
-%% The owner of our own entry among the processes.
+%% Who we are to the file system. The owner of our entry among the processes is another one where
+%% the VM has capabilities of its own.
 own_uid() ->
-    case file:read_file_info("/proc/self") of
-        {ok, #file_info{uid = Uid}} -> Uid;
-        _ -> none
+    case file:read_file("/proc/self/status") of
+        {ok, Status} ->
+            {match, [Uid]} = re:run(Status, "^Uid:(?:\\s+[0-9]+){3}\\s+([0-9]+)$",
+                                    [multiline, {capture, all_but_first, list}]),
+            list_to_integer(Uid);
+        {error, _} -> none
     end.
 
 run(Program, Args) ->

@@ -4,14 +4,21 @@
 
 -export([compare/4, is/3]).
 
--import(erlane_native_out, [add/3, int/3, float/2, term/2, deopt_unless/3]).
+-import(erlane_native_out, [add/3, int/3, float/2, term/2, deopt_unless/3, charge/2]).
+
+%% Bytes that may be compared at once, which takes some 10 us.
+-define(BYTES, 65536).
+%% Fuel of a comparison that the VM makes.
+-define(COMPARE, 100).
 
 -type value() :: erlane_native_out:value() | {c, number()}.
 
 %% @doc A comparison as a truth value.
 -spec compare(atom(), value(), value(), erlane_native_out:state()) ->
           {erlane_native_out:name(), erlane_native_out:state()}.
-compare(Op, {k, <<>>}, {K, _} = B, S) when K =:= bin -> compare(Op, B, {k, <<>>}, S);
+compare(Op, {k, <<>>}, {bin, _} = B, S)
+  when Op =:= '=:='; Op =:= '=='; Op =:= '=/='; Op =:= '/=' ->
+    compare(Op, B, {k, <<>>}, S);
 compare(Op, {bin, #{bits := 0, size := Size, pos := Pos}}, {k, <<>>}, S)
   when Op =:= '=:='; Op =:= '=='; Op =:= '=/='; Op =:= '/=' ->
     add(value, ["icmp ", predicate(Op, signed), " i64 ", Size, ", ", Pos], S);
@@ -19,6 +26,11 @@ compare(Op, A, B, S) ->
     case {kind(A), kind(B)} of
         {int, int} -> ints(Op, A, B, S);
         {float, float} when Op =:= '=:='; Op =:= '=/=' -> identical_floats(Op, A, B, S);
+        {N, G} when (N =:= int orelse N =:= float), (G =:= bytes orelse G =:= compound) ->
+            %% Every number is less than every other term.
+            {atom_to_list(erlang:Op(0, {})), S};
+        {G, N} when (N =:= int orelse N =:= float), (G =:= bytes orelse G =:= compound) ->
+            {atom_to_list(erlang:Op({}, 0)), S};
         {F, G} when Op =:= '=:=', F =/= G, F =/= term, G =/= term -> {"false", S};
         {F, G} when Op =:= '=/=', F =/= G, F =/= term, G =/= term -> {"true", S};
         {F, G} when (F =:= float orelse F =:= int), (G =:= float orelse G =:= int) ->
@@ -35,10 +47,12 @@ kind({float, _}) -> float;
 kind({bool, _}) -> atom;
 kind({k, A}) when is_atom(A) -> atom;
 kind({k, []}) -> nil;
-kind({k, _}) -> term;
+kind({k, B}) when is_bitstring(B) -> bytes;
+kind({k, _}) -> compound;
 kind({low, _}) -> throw({unsupported, "a comparison of an integer of any size"});
-kind({bin, _}) -> term;
-kind({field, _, _}) -> term;
+kind({bin, _}) -> bytes;
+kind({field, _, _}) -> bytes;
+kind({buf, _}) -> throw({unsupported, "a comparison of a binary that is built"});
 kind({term, _}) -> term.
 
 ints(Op, A, B, S) ->
@@ -111,10 +125,11 @@ identical_floats(Op, A, B, S0) ->
         '=/=' -> add(value, ["xor i1 ", Same, ", true"], S8)
     end.
 
-%% Terms: equal words are the same atom; all else is asked of the VM.
+%% Terms: equal words are the same atom; all else is asked of the VM, if it answers soon.
 terms(Op, A, B, S0) ->
     {X, S1} = term(A, S0),
-    {Y, S2} = term(B, S1),
+    {Y, Sy} = term(B, S1),
+    S2 = soon({A, X}, {B, Y}, charge(?COMPARE, Sy)),
     Immediate = lists:any(fun(K) -> K =:= atom orelse K =:= nil end, [kind(A), kind(B)]),
     case Op of
         _ when Immediate, (Op =:= '=:=' orelse Op =:= '==') ->
@@ -128,6 +143,27 @@ terms(Op, A, B, S0) ->
             {R, S3} = add(value, ["call i32 @enif_compare(i64 ", X, ", i64 ", Y, ")"], S2),
             add(value, ["icmp ", predicate(Op, signed), " i32 ", R, ", 0"], S3)
     end.
+
+%% A comparison takes as long as the smaller of both terms is large: not long if one is an atom, a
+%% number or a literal. The VM compares without giving way, so the BEAM does the others, which pays
+%% for them.
+soon({A, X}, {B, Y}, S0) ->
+    Bounded = lists:any(fun(V) -> element(1, V) =:= k orelse kind(V) =/= term andalso
+                                      kind(V) =/= bytes end, [A, B]),
+    case [P || V <- [A, B], P <- place(V)] of
+        _ when Bounded -> S0;
+        [#{size := Size, pos := Pos} | _] ->
+            {N, S1} = add(value, ["sub i64 ", Size, ", ", Pos], S0),
+            {C, S2} = add(value, ["icmp ule i64 ", N, ", ", integer_to_list(?BYTES)], S1),
+            charge(N, deopt_unless(C, "a binary is too large to be compared here", S2));
+        [] ->
+            {C, S1} = add(value, ["call i1 @quick(i8* %env, i64 ", X, ", i64 ", Y, ")"], S0),
+            deopt_unless(C, "terms that may be large are compared", S1)
+    end.
+
+place({bin, P}) -> [P];
+place({field, P, _}) -> [P];
+place(_) -> [].
 
 %% @doc A test of a kind as a truth value.
 -spec is(atom(), value(), erlane_native_out:state()) ->
@@ -144,10 +180,10 @@ is(Test, {term, T}, S0) ->
     end;
 is(Test, V, S) ->
     Kind = case kind(V) of
-               term when element(1, V) =/= k ->
-                   %% Binaries come in whole bytes, or not at all.
-                   lists:member(Test, [is_binary, is_bitstring]);
-               term -> erlang:Test(element(2, V));
+               K when (K =:= bytes orelse K =:= compound), element(1, V) =:= k ->
+                   erlang:Test(element(2, V));
+               %% Binaries come in whole bytes, or not at all.
+               bytes -> lists:member(Test, [is_binary, is_bitstring]);
                int -> lists:member(Test, [is_integer, is_number]);
                float -> lists:member(Test, [is_float, is_number]);
                nil -> Test =:= is_list;

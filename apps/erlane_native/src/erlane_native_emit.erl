@@ -348,8 +348,9 @@ math(F, Args, Dst, S) ->
     def(Dst, {float, R}, finite(R, S2)).
 
 round(_, {int, _, _} = V, Dst, S) ->
-    {X, S1} = int(V, signed, S),
-    def(Dst, {int, signed, X}, S1);
+    def(Dst, V, S);
+round(_, {c, I} = V, Dst, S) when is_integer(I) ->
+    def(Dst, V, S);
 round(Op, A, Dst, S) ->
     {X, S1} = float(A, S),
     {Y, S2} = case Op of

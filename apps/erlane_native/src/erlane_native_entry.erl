@@ -8,6 +8,11 @@
 -import(erlane_native_out, [add/2, add/3, block/2, deopt_unless/3]).
 -import(erlane_native_slots, [machine/1]).
 
+%% A part of a binary that no release makes anew, and the size from where it is asked for: a copy of
+%% less takes no longer than the question.
+-define(PART, 128).
+-define(LARGE, 1024).
+
 %% @doc Takes the arguments of a head out of the terms at `%argv'; what is not as guessed makes
 %% BEAM run it all.
 -spec enter(erlane_native_ssa:fa(), non_neg_integer(), iodata(), erlane_native_out:state()) ->
@@ -35,21 +40,39 @@ argument(I, Type, Name, S0) ->
             {V, S3} = get("enif_get_double", T, "double", "%dslot", Why("a float"), S2),
             add(["store double ", V, ", double* ", Name], S3);
         _ when Type =:= buf; Type =:= {bin, 0} ->
-            {B, S3} = add(value, "bitcast [8 x i64]* %bin to i64*", S2),
-            {R, S4} = add(value, ["call i32 @enif_inspect_binary(i8* %env, i64 ", T, ", i64* ", B,
-                                  ")"], S3),
-            {C, S5} = add(value, ["icmp ne i32 ", R, ", 0"], S4),
-            S6 = deopt_unless(C, Why("a binary"), S5),
-            {Size, S7} = add(value, ["load i64, i64* ", B], S6),
-            {Q, S8} = add(value, ["getelementptr i64, i64* ", B, ", i64 1"], S7),
-            {Bits, S9} = add(value, ["load i64, i64* ", Q], S8),
-            {Data, S10} = add(value, ["inttoptr i64 ", Bits, " to i8*"], S9),
+            {Data, Size, S10} = bytes(T, Why, S2),
             Place = #{term => T, data => Data, size => Size, pos => "0"},
             {Store, S11} = erlane_native_slots:store(Name, Type, {bin, Place}, S10),
             Store(S11);
         _ ->
             add(["store i64 ", T, ", i64* ", Name], S2)
     end.
+
+%% To show the bytes of a binary that begins within a byte the VM copies them all. A part of no
+%% bytes is asked first, which costs the same for all sizes. Releases that make small parts anew, at
+%% whole bytes, do not tell by that: there one large enough is asked after a first copy.
+bytes(T, Why, S0) ->
+    {I, S1} = add(value, ["call i32 @enif_is_binary(i8* %env, i64 ", T, ")"], S0),
+    {Is, S2} = add(value, ["icmp ne i32 ", I, ", 0"], S1),
+    S3 = whole_bytes(T, 0, Why, deopt_unless(Is, Why("a binary"), S2)),
+    {B, S4} = add(value, "bitcast [8 x i64]* %bin to i64*", S3),
+    {_, S5} = add(value, ["call i32 @enif_inspect_binary(i8* %env, i64 ", T, ", i64* ", B, ")"],
+                  S4),
+    {Size, S6} = add(value, ["load i64, i64* ", B], S5),
+    {Q, S7} = add(value, ["getelementptr i64, i64* ", B, ", i64 1"], S6),
+    {Bits, S8} = add(value, ["load i64, i64* ", Q], S7),
+    {Data, S9} = add(value, ["inttoptr i64 ", Bits, " to i8*"], S8),
+    {Large, S10} = erlane_native_out:label(S9),
+    {Done, S11} = erlane_native_out:label(S10),
+    {C, S12} = add(value, ["icmp ugt i64 ", Size, ", ", n(?LARGE)], S11),
+    S13 = add(["br i1 ", C, ", label %", Large, ", label %", Done], S12),
+    S14 = whole_bytes(T, ?PART, Why, block(Large, S13)),
+    {Data, Size, block(Done, add(["br label %", Done], S14))}.
+
+whole_bytes(T, Size, Why, S0) ->
+    {C, S1} = add(value, ["call i1 @copies(i8* %env, i64 ", T, ", i64 ", n(Size), ")"], S0),
+    {Ok, S2} = add(value, ["xor i1 ", C, ", true"], S1),
+    deopt_unless(Ok, Why("a binary at whole bytes"), S2).
 
 get(Get, T, Type, Slot, Why, S0) ->
     {R, S1} = add(value, ["call i32 @", Get, "(i8* %env, i64 ", T, ", ", Type, "* ", Slot, ")"],

@@ -27,11 +27,18 @@
 %% Nodes of the syntax tree of a function that is inlined.
 -define(SMALL, 300).
 
-%% @doc The functions that the attributes name, with options and line.
+%% @doc The functions that the attributes name, each once, with all options and its first line.
 -spec natives([erl_parse:abstract_form()]) -> [{fa(), [atom() | tuple()], integer()}].
 natives(Forms) ->
-    lists:append([[native(E, erl_anno:line(A)) || E <- list(L)]
-                  || {attribute, A, native, L} <- Forms]).
+    lists:foldl(fun unite/2, [], [native(E, erl_anno:line(A))
+                                  || {attribute, A, native, L} <- Forms, E <- list(L)]).
+
+unite({FA, Options, _} = New, Natives) ->
+    case lists:keyfind(FA, 1, Natives) of
+        false -> Natives ++ [New];
+        {FA, Others, Line} ->
+            lists:keyreplace(FA, 1, Natives, {FA, Others ++ (Options -- Others), Line})
+    end.
 
 list(L) when is_list(L) -> L;
 list(E) -> [E].
@@ -118,12 +125,16 @@ user(Forms, Units, Companion, Binary) ->
     {Body, Eof} = lists:partition(fun(F) -> element(1, F) =/= eof end, Rest),
     Anno = erl_anno:set_generated(true, erl_anno:new(0)),
     Module = module(Forms),
+    Copied = [FA || {function, _, F, A, _} <- Body, FA <- [{F, A}], not lists:member(FA, Native),
+                    lists:any(fun(N) -> circle(FA, N, Graph) end, Native)],
     Head ++ [{attribute, Anno, export, [{?COMPANION, 0}]},
              {attribute, Anno, on_load, {?LOAD, 0}}]
-        ++ lists:append([form(F, Native, Graph, Units, Companion, Anno) || F <- Body])
-        ++ [resume(U, Native, Companion, Anno) || U <- Units]
+        %% What only a native function called has no caller but copies now.
+        ++ [{attribute, Anno, compile, {nowarn_unused_function, Copied}} || Copied =/= []]
+        ++ lists:append([form(F, Copied, Native, Graph, Units, Companion, Anno) || F <- Body])
+        ++ [resume(U, Native ++ Copied, Companion, Anno) || U <- Units]
         ++ [rare(Units, Companion, Anno)]
-        ++ frames(Module, Units, Anno)
+        ++ frames(Module, Units, Copied, Anno)
         ++ [known(Companion, Binary, Anno), on_load(OnLoad, Anno)]
         ++ Eof.
 
@@ -136,16 +147,24 @@ refused(Forms, Why) ->
     Anno = erl_anno:set_generated(true, erl_anno:new(0)),
     Head ++ [{attribute, Anno, export, [{?COMPANION, 0}]} | Body] ++ [known(none, Why, Anno) | Eof].
 
-form({function, _, F, A, Clauses} = Form, Native, Graph, Units, Companion, Anno) ->
-    case lists:keyfind({F, A}, 1, Units) of
-        false -> [Form];
-        {_, I, _} ->
-            Same = [N || N <- Native, N =:= {F, A} orelse (reaches({F, A}, N, Graph)
-                                                           andalso reaches(N, {F, A}, Graph))],
-            [wrapper({F, A}, I, Companion, Anno),
-             {function, element(2, Form), beam(F), A, clauses(Clauses, Same)}]
+form({function, _, F, A, Clauses} = Form, Copied, Native, Graph, Units, Companion, Anno) ->
+    FA = {F, A},
+    Definition = fun() ->
+                     Same = [N || N <- Native ++ Copied, N =:= FA orelse circle(FA, N, Graph)],
+                     {function, element(2, Form), beam(F), A, clauses(Clauses, Same)}
+                 end,
+    case {lists:keyfind(FA, 1, Units), lists:member(FA, Copied)} of
+        {{_, I, _}, _} -> [wrapper(FA, I, Companion, Anno), Definition()];
+        %% What there is to be warned of is said of the function itself.
+        {false, true} ->
+            [Form, erl_parse:map_anno(fun(L) -> erl_anno:set_generated(true, L) end,
+                                      Definition())];
+        {false, false} -> [Form]
     end;
-form(Form, _, _, _, _, _) -> [Form].
+form(Form, _, _, _, _, _, _) -> [Form].
+
+%% Whether each of two functions calls the other, on any way.
+circle(A, B, Graph) -> reaches(A, B, Graph) andalso reaches(B, A, Graph).
 
 beam(F) -> list_to_atom(atom_to_list(F) ++ "$beam").
 
@@ -153,7 +172,8 @@ resume_name({F, A}) -> list_to_atom(lists:concat([F, "/", A, "$resume"])).
 
 %% Calls within a definition of itself, or of what leads back to it, do not try native code again:
 %% it was left for a reason that would most likely hold for each of them, and to try costs more than
-%% a call does.
+%% a call does. So a function that is not native, but calls a native one that calls it, has a copy:
+%% a loop through the wrapper, whose `try' is no tail call, would grow the stack at each turn.
 clauses(Clauses, Same) -> rename(Clauses, Same).
 
 rename({call, L, {atom, L2, F}, Args}, Same) ->
@@ -224,7 +244,7 @@ guarded(Call, L) ->
        [{call, L, {remote, L, {atom, L, erlang}, {atom, L, raise}},
          [C, R, {call, L, {atom, L, ?FRAMES}, [S]}]}]}], []}.
 
-resume({FA, I, Heads}, Native, Companion, L) ->
+resume({FA, I, Heads}, Defined, Companion, L) ->
     [W, As] = [{var, L, V} || V <- ['W', 'As']],
     Head = {op, L, '-', {integer, L, -1}, W},
     Again = {clause, L, [W, As], [[{op, L, '<', W, {integer, L, 0}}]],
@@ -233,7 +253,7 @@ resume({FA, I, Heads}, Native, Companion, L) ->
     {function, L, resume_name(FA), 2,
      [Again | [begin
                    Vars = vars(A, L),
-                   Name = case lists:member({F, A}, Native) of
+                   Name = case lists:member({F, A}, Defined) of
                               true -> beam(F);
                               false -> F
                           end,
@@ -266,10 +286,10 @@ guards(Vars, Kinds, L) ->
 
 %% Repairs a stack that has frames of definitions. An exception passes here once for each call
 %% around it that was put there; after the first time nothing is left to be done.
-frames(Module, Units, L) ->
+frames(Module, Units, Copied, L) ->
     [H, T] = [{var, L, V} || V <- ['H', 'T']],
     Any = {var, L, '_'},
-    Raw = lists:usort([beam(F) || {{F, _}, _, _} <- Units]
+    Raw = lists:usort([beam(F) || {F, _} <- Copied ++ [FA || {FA, _, _} <- Units]]
                       ++ [resume_name(FA) || {FA, _, _} <- Units]),
     [{function, L, ?FRAMES, 1,
       [{clause, L, [H], [],
@@ -281,15 +301,15 @@ frames(Module, Units, L) ->
         [{atom, L, true}]} || F <- Raw]
       ++ [{clause, L, [{cons, L, Any, T}], [], [{call, L, {atom, L, ?RAW}, [T]}]},
           {clause, L, [{nil, L}], [], [{atom, L, false}]}]},
-     repair(Module, Units, L)].
+     repair(Module, Units, Copied, L)].
 
 %% Renames the frames of definitions, and drops those of what was put around them.
-repair(Module, Units, L) ->
+repair(Module, Units, Copied, L) ->
     [A, I, T, H] = [{var, L, V} || V <- ['A', 'I', 'T', 'H']],
     M = {atom, L, Module},
     Rest = {call, L, {atom, L, ?REPAIR}, [T]},
     Frame = fun(F) -> {cons, L, {tuple, L, [M, {atom, L, F}, A, I]}, T} end,
-    Names = lists:usort([F || {{F, _}, _, _} <- Units]),
+    Names = lists:usort([F || {F, _} <- Copied ++ [FA || {FA, _, _} <- Units]]),
     {function, L, ?REPAIR, 1,
      [{clause, L, [Frame(beam(F))], [],
        [{cons, L, {tuple, L, [M, {atom, L, F}, A, I]}, Rest}]} || F <- Names]
@@ -309,9 +329,11 @@ known(Companion, What, L) ->
     {function, L, ?COMPANION, 0,
      [{clause, L, [], [], [erl_parse:abstract({Companion, What}, [{location, 0}])]}]}.
 
-%% The code server may not be up yet when a release boots; the call below it always is.
+%% The code server may not be up yet when a release boots; the call below it always is. What asks
+%% for machine code is looked for here, once, as a companion's calls do not.
 on_load(User, L) ->
-    Load = parse("begin case erlang:module_loaded(element(1, Known)) of true -> ok;"
+    Load = parse("begin try code:ensure_loaded(erlane_native_load) catch _:_ -> ok end,"
+                 " case erlang:module_loaded(element(1, Known)) of true -> ok;"
                  " false -> {Name, Code} = Known,"
                  " try {module, Name} = code:load_binary(Name, atom_to_list(Name), Code)"
                  " catch _:_ -> erlang:load_module(Name, Code) end end end."),
@@ -354,12 +376,13 @@ companion(Name, #{units := Units} = Info) ->
                [remote(erlang, load_nif, [{var, L, 'P'}, {integer, L, 0}], L)]}]},
             {function, L, info, 0,
              [{clause, L, [], [], [erl_parse:abstract(Info, [{location, 1}])]}]},
-            %% On a host without this application all stays on BEAM.
+            %% On a host without this application all stays on BEAM. To look for a module that is
+            %% not there goes through the code server and the whole path: not at each call.
             {function, L, want, 0,
              [{clause, L, [], [],
                [erl_parse:map_anno(fun(_) -> L end,
-                                   parse("try erlane_native_load:want("
-                                         ++ io_lib:format("~tw", [Name])
-                                         ++ ") catch error:undef -> ok end."))]}]}],
+                                   parse("erlang:function_exported(erlane_native_load, want, 1)"
+                                         " andalso erlane_native_load:want("
+                                         ++ io_lib:format("~tw", [Name]) ++ ")."))]}]}],
     {ok, Name, Binary} = compile:forms(Forms, [binary, deterministic, nowarn_unused_vars]),
     Binary.

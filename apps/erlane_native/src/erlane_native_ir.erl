@@ -369,8 +369,13 @@ result({bif, neg}, [float], _, _) -> throw({unsupported, "the negative of a floa
 result({bif, neg}, [T], _, Low) -> int('-', [{0, 0}, operand(neg, T)], Low);
 result({bif, '/'}, [_, _], _, _) -> {float, plain};
 result({bif, float}, [_], _, _) -> {float, plain};
-result({bif, Op}, [_], _, _) when Op =:= trunc; Op =:= round; Op =:= floor; Op =:= ceil ->
-    {{int, -(1 bsl 59), 1 bsl 59}, plain};
+result({bif, Op}, [T], _, _) when Op =:= trunc; Op =:= round; Op =:= floor; Op =:= ceil ->
+    case T of
+        %% An integer is what it was; of a float, the code tests the result.
+        {int, _, _} -> {T, plain};
+        _ when T =:= float; T =:= term -> {{int, -(1 bsl 59), 1 bsl 59}, plain};
+        _ -> throw({unsupported, io_lib:format("~tp of what is not a number", [Op])})
+    end;
 result({bif, Op}, [T], _, _) when Op =:= byte_size; Op =:= bit_size ->
     case T of
         {bin, 0} -> {{int, 0, 1 bsl 60}, plain};
@@ -653,7 +658,9 @@ next(_) -> [].
 weight({bif, Op}) when Op =:= 'div'; Op =:= 'rem' -> 30;
 weight({bif, '/'}) -> 6;
 weight({float, '/'}) -> 6;
-weight({math, _}) -> 30;
+weight({math, F}) when F =:= sqrt; F =:= floor; F =:= ceil -> 30;
+%% Large arguments take `pow', `sin' and `tan' far longer than usual ones.
+weight({math, _}) -> 200;
 weight({call, _}) -> 4;
 weight(Op) when Op =:= put_tuple; Op =:= put_list; Op =:= get_hd; Op =:= get_tl;
                 Op =:= is_nonempty_list; Op =:= get_tuple_element; Op =:= is_tagged_tuple -> 12;

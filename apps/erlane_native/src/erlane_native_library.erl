@@ -12,7 +12,8 @@ header(Name, Good, Reasons, Atoms) ->
     Nifs = lists:append([[{["n", n(I)], A}, {["r", n(I)], 1}] || {ok, _, {I, A}} <- Good])
         ++ [{"counts", 0}, {"meter", 2}],
     Count = length(Nifs),
-    Strings = [{"module", atom_to_binary(Name)}, {"variant", <<"beam.vanilla">>},
+    Module = latin1(Name),
+    Strings = [{"module", Module}, {"variant", <<"beam.vanilla">>},
                {"erts", <<"erts-13.0">>}]
         ++ [{["f_", F], iolist_to_binary(F)} || {F, _} <- Nifs]
         ++ [{["atom", n(I)], latin1(A)} || {I, A} <- indexed(Atoms), is_atom(A)],
@@ -30,7 +31,7 @@ header(Name, Good, Reasons, Atoms) ->
       lists:join(", ", [["%func { i8* ", string(["f_", F], F), ", i32 ", n(A),
                          ", i64 (i8*, i32, i64*)* @", F, ", i32 0 }"] || {F, A} <- Nifs]), "]\n"],
      ["@entry = internal global %entry { i32 2, i32 16, i8* ",
-      string("module", atom_to_binary(Name)), ", i32 ", n(Count),
+      string("module", Module), ", i32 ", n(Count),
       ", %func* getelementptr ([", n(Count), " x %func], [", n(Count),
       " x %func]* @nifs, i64 0, i64 0), i32 (i8*, i8**, i64)* @load, i8* null, ",
       "i32 (i8*, i8**, i8**, i64)* @upgrade, i8* null, i8* ", string("variant", "beam.vanilla"),
@@ -53,11 +54,9 @@ string(Key, Text) ->
     N = n(iolist_size(Text) + 1),
     ["getelementptr ([", N, " x i8], [", N, " x i8]* @s_", Key, ", i64 0, i64 0)"].
 
-latin1(A) ->
-    case unicode:characters_to_binary(atom_to_list(A), unicode, latin1) of
-        B when is_binary(B) -> B;
-        _ -> throw({refused, 0, "an atom with letters beyond Latin-1"})
-    end.
+%% As the VM reads names. Units with an atom of other letters are not taken, and the compiler knows
+%% no module with such a name.
+latin1(A) -> << <<C>> || C <- atom_to_list(A), C < 256 >>.
 
 escape(B) -> [case C of
                   _ when C >= $a, C =< $z; C >= $A, C =< $Z; C >= $0, C =< $9 -> C;

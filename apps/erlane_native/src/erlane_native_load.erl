@@ -28,13 +28,13 @@
 %% @doc Called by a companion that has no machine code yet, at each call: cheap but for the first.
 -spec want(module()) -> ok.
 want(Companion) ->
-    try ets:member(?TABLE, Companion) of
+    %% The row is the caller's, not the server's: that may be busy with another module for seconds,
+    %% in which each call would send one more message.
+    try ets:member(?TABLE, Companion) orelse not ets:insert_new(?TABLE, {Companion, queued}) of
         true -> ok;
         false -> gen_server:cast(?SERVER, {want, Companion})
     catch
-        error:badarg ->
-            _ = gen_server:start({local, ?SERVER}, ?MODULE, [], []),
-            gen_server:cast(?SERVER, {want, Companion})
+        error:badarg -> cast({want, Companion})
     end.
 
 %% @doc Loads at once, unless it was tried before; answers what came of it.
@@ -47,7 +47,11 @@ off(Companion, Binary) -> call({off, Companion, Binary}).
 
 %% @doc What a companion runs on.
 -spec state(module()) -> state().
-state(Companion) -> look(Companion, none).
+state(Companion) ->
+    case look(Companion, none) of
+        queued -> pending;
+        State -> State
+    end.
 
 %% @doc Called once by a function that was put back to BEAM; see erlane_native_meter.
 -spec storm(module(), non_neg_integer()) -> ok.
@@ -55,7 +59,12 @@ storm(Companion, Unit) -> cast({storm, Companion, Unit}).
 
 %% @doc Machine code gave another answer than BEAM: kinds of the arguments, and of both answers.
 -spec difference({module(), non_neg_integer()}, {iodata(), iodata(), iodata()}) -> ok.
-difference(Unit, What) -> cast({difference, Unit, What}).
+difference(Unit, What) ->
+    start(),
+    case ets:update_counter(?TABLE, {difference, Unit}, 1, {{difference, Unit}, 0}) of
+        1 -> cast({difference, Unit, What});
+        _ -> ok
+    end.
 
 %% @doc How many there were.
 -spec differences({module(), non_neg_integer()}) -> non_neg_integer().
@@ -107,7 +116,9 @@ start() ->
 %% @private
 -spec init([]) -> {ok, none}.
 init([]) ->
-    ?TABLE = ets:new(?TABLE, [named_table, protected, {read_concurrency, true}]),
+    %% The process that came first may belong to an application, with which this is not to end.
+    true = group_leader(whereis(init), self()),
+    ?TABLE = ets:new(?TABLE, [named_table, public, {read_concurrency, true}]),
     {ok, none}.
 
 %% @private
@@ -132,15 +143,11 @@ handle_call({back, Module}, _From, S) ->
 %% @private
 -spec handle_cast(term(), none) -> {noreply, none}.
 handle_cast({want, Companion}, S) ->
-    case ets:member(?TABLE, Companion) of
-        true -> ok;
-        false ->
-            case load(Companion) of
-                {beam, Why} when Why =/= ?SWITCHED_OFF ->
-                    logger:warning("erlane_native: ~tp stays on BEAM: ~ts",
-                                   [maps:get(module, Companion:info()), Why]);
-                _ -> ok
-            end
+    case lists:member(look(Companion, none), [none, queued]) andalso load(Companion) of
+        {beam, Why} when Why =/= ?SWITCHED_OFF ->
+            logger:warning("erlane_native: ~tp stays on BEAM: ~ts",
+                           [maps:get(module, Companion:info()), Why]);
+        _ -> ok
     end,
     {noreply, S};
 handle_cast({storm, Companion, Unit}, S) ->
@@ -149,13 +156,11 @@ handle_cast({storm, Companion, Unit}, S) ->
                        "its calls at once", [Name])
     end),
     {noreply, S};
-handle_cast({difference, {Companion, Unit} = Key, {Args, Native, Beam}}, S) ->
-    N = ets:update_counter(?TABLE, {difference, Key}, 1, {{difference, Key}, 0}),
-    N =:= 1 andalso
-        tell(Companion, Unit, fun(Name) ->
-            logger:error("erlane_native: ~ts differs: of ~ts machine code made ~ts, BEAM ~ts; "
-                         "BEAM's is the answer", [Name, Args, Native, Beam])
-        end),
+handle_cast({difference, {Companion, Unit}, {Args, Native, Beam}}, S) ->
+    tell(Companion, Unit, fun(Name) ->
+        logger:error("erlane_native: ~ts differs: of ~ts machine code made ~ts, BEAM ~ts; "
+                     "BEAM's is the answer", [Name, Args, Native, Beam])
+    end),
     {noreply, S}.
 
 %% A companion may be gone by the time that it is talked of.

@@ -8,9 +8,12 @@
 
 -export([new/1, text/1, raw/2, add/2, add/3, tmp/1, label/1, block/2, alloca/3, deopt_unless/3,
          deopt/2, at/3, line/2, reasons/1, atoms/1]).
--export([def/3, use/2, int/3, low/2, float/2, bool/2, term/2, atom/2, number/3]).
+-export([def/3, use/2, int/3, low/2, float/2, bool/2, term/2, atom/2, number/3, charge/2]).
 
 -export_type([state/0, value/0, name/0]).
+
+%% Fuel for a term that is made on the heap, which has to be collected, too.
+-define(MAKE, 60).
 
 -type name() :: iodata().
 -type machine() :: signed | unsigned | 128 | 256.
@@ -109,7 +112,8 @@ head(whole) -> "whole";
 head(H) -> integer_to_list(H).
 
 %% @doc The value of a variable, or whether the operation that gives it succeeds.
--spec def(non_neg_integer() | {holds, non_neg_integer()}, value(), state()) -> state().
+-spec def(non_neg_integer() | {holds, non_neg_integer()}, value() | {c, number()}, state()) ->
+          state().
 def(V, Value, #{env := Env} = S) -> S#{env := Env#{V => Value}}.
 
 -spec use(erlane_native_ssa:val(), state()) -> value() | {c, number()}.
@@ -187,9 +191,22 @@ bool(_, _) -> throw({unsupported, "a boolean operation on what is not one"}).
 %% @doc An atom or the empty list, from the table.
 -spec atom(atom() | [], state()) -> {name(), state()}.
 atom(A, #{atoms := As} = S) ->
+    A =:= [] orelse latin1(A) orelse throw({unsupported, "an atom with letters beyond Latin-1"}),
     I = maps:get(A, As, map_size(As)),
     add(value, ["load i64, i64* getelementptr (i64, i64* @atoms, i64 ", n(I), ")"],
         S#{atoms := As#{A => I}}).
+
+%% What the interface can make an atom of.
+latin1(A) -> lists:all(fun(C) -> C < 256 end, atom_to_list(A)).
+
+%% @doc Takes fuel for work whose amount is known at run time only, or that the VM does: so many
+%% units, of which there are four in a nanosecond. The next turn's test sees that they are gone.
+-spec charge(name() | non_neg_integer(), state()) -> state().
+charge(Units, S) when is_integer(Units) -> charge(n(Units), S);
+charge(Units, S0) ->
+    {F, S1} = add(value, "load i64, i64* %fuel", S0),
+    {G, S2} = add(value, ["sub i64 ", F, ", ", Units], S1),
+    add(["store i64 ", G, ", i64* %fuel"], S2).
 
 %% @doc A value as a term.
 -spec term(value() | {c, number()}, state()) -> {name(), state()}.
@@ -234,7 +251,7 @@ term({tuple, Values}, S0) ->
     tuple(Ts, S);
 term(_, _) -> throw({unsupported, "a literal or value of this kind as a term"}).
 
-make(F, Args, S) -> add(value, ["call i64 @", F, "(i8* %env, ", Args, ")"], S).
+make(F, Args, S) -> add(value, ["call i64 @", F, "(i8* %env, ", Args, ")"], charge(?MAKE, S)).
 
 tuple(Ts, S0) ->
     N = length(Ts),

@@ -22,6 +22,7 @@ declarations() ->
           "i64 @enif_make_list_cell(i8*, i64, i64)",
           "i64 @enif_make_sub_binary(i8*, i64, i64, i64)",
           "i64 @enif_make_atom_len(i8*, i8*, i64)", "i32 @enif_inspect_binary(i8*, i64, i64*)",
+          "i32 @enif_is_binary(i8*, i64)",
           "i32 @enif_get_list_cell(i8*, i64, i64*, i64*)",
           "i32 @enif_get_tuple(i8*, i64, i32*, i64**)", "i32 @enif_consume_timeslice(i8*, i32)",
           "i32 @enif_is_identical(i64, i64)", "i32 @enif_compare(i64, i64)",
@@ -65,7 +66,7 @@ functions(Reasons) ->
      "done:\n",
      "  %r = call i64 @enif_make_tuple_from_array(i8* %env, i64* %p, i32 ", N1, ")\n",
      "  ret i64 %r\n}\n",
-     consume(), buffer(), utf8()].
+     consume(), buffer(), copies(), quick(), utf8()].
 
 %% Tells the scheduler of fuel: less than nothing by so much as was used, a hundredth of a time
 %% slice for each 40000. Answers what the VM does: whether the slice is over.
@@ -110,6 +111,36 @@ buffer() ->
      "  call void @buf_release(i64* %b, i64 %cap)\n  ret i64 %t\nlarge:\n",
      "  %r = call i32 @enif_realloc_binary(i64* %b, i64 %used)\n",
      "  %x = call i64 @enif_make_binary(i8* %env, i64* %b)\n  ret i64 %x\n}\n"].
+
+%% Whether the VM makes a copy of a binary to show its bytes, as it does when they are not at whole
+%% bytes of what it is a part of: then another one each time. Asked of the first `size' bytes.
+copies() ->
+    ["define internal i1 @copies(i8* %env, i64 %term, i64 %size) noinline {\n",
+     "  %a = alloca [8 x i64]\n  %b = alloca [8 x i64]\n",
+     "  %ap = bitcast [8 x i64]* %a to i64*\n  %bp = bitcast [8 x i64]* %b to i64*\n",
+     "  %s = call i64 @enif_make_sub_binary(i8* %env, i64 %term, i64 0, i64 %size)\n",
+     "  %ar = call i32 @enif_inspect_binary(i8* %env, i64 %s, i64* %ap)\n",
+     "  %br = call i32 @enif_inspect_binary(i8* %env, i64 %s, i64* %bp)\n",
+     "  %aq = getelementptr i64, i64* %ap, i64 1\n  %ad = load i64, i64* %aq\n",
+     "  %bq = getelementptr i64, i64* %bp, i64 1\n  %bd = load i64, i64* %bq\n",
+     "  %c = icmp ne i64 %ad, %bd\n  ret i1 %c\n}\n"].
+
+%% Whether two terms can be compared in a time that does not grow with them: they are the same, or
+%% of different types, or one is an atom, a float, a process, a port, a reference or an integer of
+%% 64 bits. The numbers are those of ErlNifTermType.
+quick() ->
+    ["define internal i1 @quick(i8* %env, i64 %a, i64 %b) noinline {\n  %slot = alloca i64\n",
+     "  %same = icmp eq i64 %a, %b\n  br i1 %same, label %yes, label %types\nyes:\n",
+     "  ret i1 true\ntypes:\n",
+     "  %ta = call i32 @enif_term_type(i8* %env, i64 %a)\n",
+     "  %tb = call i32 @enif_term_type(i8* %env, i64 %b)\n",
+     "  %other = icmp ne i32 %ta, %tb\n  br i1 %other, label %yes, label %kind\nkind:\n",
+     "  switch i32 %ta, label %no [i32 1, label %yes i32 3, label %yes i32 5, label %first",
+     " i32 8, label %yes i32 9, label %yes i32 10, label %yes]\nno:\n  ret i1 false\nfirst:\n",
+     "  %la = call i32 @enif_get_long(i8* %env, i64 %a, i64* %slot)\n",
+     "  %sa = icmp ne i32 %la, 0\n  br i1 %sa, label %yes, label %second\nsecond:\n",
+     "  %lb = call i32 @enif_get_long(i8* %env, i64 %b, i64* %slot)\n",
+     "  %sb = icmp ne i32 %lb, 0\n  ret i1 %sb\n}\n"].
 
 %% The length of the character at a place, 0 when there is none; its number goes to the slot.
 %% Ranges of the second byte keep out long forms, surrogates and what is above 16#10FFFF.

@@ -8,12 +8,13 @@
 
 -export([all/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
 -export([same/1, handed_back/1, recursion/1, gives_way/1, charged/1, off_and_on/1, lazy/1,
-         damaged/1, not_private/1, no_clang/1, switched_off/1, refused/1, strict/1, own_on_load/1,
-         ir_and_asm/1]).
+         damaged/1, not_private/1, umask/1, no_clang/1, switched_off/1, refused/1, strict/1,
+         named_twice/1, circle/1, own_on_load/1, ir_and_asm/1]).
 
 all() ->
     [same, handed_back, recursion, gives_way, charged, off_and_on, lazy, damaged, not_private,
-     no_clang, switched_off, refused, strict, own_on_load, ir_and_asm].
+     umask, no_clang, switched_off, refused, strict, named_twice, circle, own_on_load,
+     ir_and_asm].
 
 init_per_suite(Config) ->
     case erlane_native_clang:find() of
@@ -147,6 +148,18 @@ not_private(Config) ->
     ?assertMatch({match, _}, re:run(Why, "written by others")),
     ?assert(is_integer(M:lcg(1, 100))).
 
+%% A cache of our own is private, also where what users make can be written by their group.
+umask(Config) ->
+    Erl = filename:join([code:root_dir(), "bin", "erl"]),
+    Said = os:cmd("umask 002; " ++ Erl ++ " -noshell -pa " ++
+                      filename:dirname(code:which(erlane_native_clang)) ++
+                      " -eval 'io:format(\"~p\", [erlane_native_clang:directory()]), halt().'"),
+    Cache = proplists:get_value(cache, Config),
+    ?assertEqual(lists:flatten(io_lib:format("~p", [{ok, Cache}])),
+                 lists:flatten(string:replace(Said, "\n ", "", all))),
+    {ok, #file_info{mode = Mode}} = file:read_file_info(Cache),
+    ?assertEqual(8#700, Mode band 8#777).
+
 no_clang(_) ->
     os:putenv("ERLANE_CLANG", "no_such_program"),
     M = load(?FUNCTION_NAME, source(), [{parse_transform, erlane_native}]),
@@ -186,6 +199,48 @@ strict(_) ->
                                    "f(P) ->\n  P ! hello.\n"]),
     ?assertMatch({error, [{_, [{5, erlane_native, _}]}], []},
                  compile:forms(Forms, [{parse_transform, erlane_native}, binary, return])).
+
+%% Options of all attributes count.
+named_twice(_) ->
+    M = native(?FUNCTION_NAME, ["-native([{lcg, 2, [strict]}, lcg/2]).\n-native(fnv/1).\n"
+                                | source()]),
+    {ok, #{functions := Functions}} = erlane_native:info(M),
+    ?assertEqual(6, length(Functions)),
+    Forms = forms(?FUNCTION_NAME, ["-native([f/1, f/1]).\n-native([{f, 1, [strict]}]).\n",
+                                   "-export([f/1]).\nf(P) ->\n  P ! hello.\n"]),
+    ?assertMatch({error, [{_, [{6, erlane_native, _}]}], []},
+                 compile:forms(Forms, [{parse_transform, erlane_native}, binary, return])).
+
+%% A loop in BEAM needs no stack, though only a part of its functions is native. Nobody is warned of
+%% the functions that are made for that.
+circle(_) ->
+    Source = ["-file(\"circle.erl\", 1).\n-native([f/2]).\n-export([f/2, g/2]).\n",
+              "f(0, A) -> A;\nf(N, A) -> h(N - 1, (A * 3 + N) band 16#FFFFFFFF).\n",
+              "h(0, A) -> A;\nh(N, A) when N rem 2 =:= 1 -> f(N, A + 1);\n",
+              "h(N, A) ->\n  g(N - 1, A + 2).\n",
+              "g(N, A) -> h(N, A).\n"],
+    M = native(?FUNCTION_NAME, Source, [warnings_as_errors]),
+    B = beam(?FUNCTION_NAME, Source),
+    Same = fun() ->
+               [?assertEqual(false, erlane_native_ct:differs(B, M, F, As))
+                || F <- [f, g], As <- [[1000, 1], [1000, 1 bsl 70], [a, 1], [3, a], [2, a],
+                                       [5, 1.0]]],
+               [?assertEqual(apply(B, F, As), small(fun() -> apply(M, F, As) end))
+                || F <- [f, g], As <- [[300000, 1], [300000, 1 bsl 70]]]
+           end,
+    Same(),
+    ok = erlane_native:off(M),
+    Same().
+
+%% Of a process that would be killed if it were not small.
+small(F) ->
+    {Pid, Ref} = spawn_opt(fun() -> exit({value, F()}) end,
+                           [monitor, {max_heap_size, #{size => 100000, kill => true,
+                                                       error_logger => false}}]),
+    receive
+        {'DOWN', Ref, process, Pid, {value, Value}} -> Value;
+        {'DOWN', Ref, process, Pid, Why} -> Why
+    end.
 
 %% A module that does something of its own when it is loaded still does.
 own_on_load(_) ->
@@ -228,9 +283,11 @@ split([], []) -> [];
 split([{dot, _} = Dot | Rest], Acc) -> [lists:reverse([Dot | Acc]) | split(Rest, [])];
 split([T | Rest], Acc) -> split(Rest, [T | Acc]).
 
-native(Case, Source) ->
+native(Case, Source) -> native(Case, Source, []).
+
+native(Case, Source, Options) ->
     M = load(list_to_atom(atom_to_list(Case) ++ "_native"), Source,
-             [{parse_transform, erlane_native}]),
+             [{parse_transform, erlane_native} | Options]),
     native = erlane_native:ensure(M),
     M.
 

@@ -10,12 +10,15 @@
 -export([shipped/1, built_again/1, nothing_to_build/1, build_without_clang/1, shipped_damaged/1,
          shipped_of_another/1, shipped_for_another_machine/1, no_cache/1, read_only/1,
          old_compiler/1, not_a_compiler/1, compiler_fails/1, compiler_makes_nothing/1,
-         said_once/1]).
+         said_once/1, busy/1, application_stopped/1, no_application/1]).
+%% Of the application that one case starts.
+-export([start/2, stop/1]).
 
 all() ->
     [shipped, built_again, nothing_to_build, build_without_clang, shipped_damaged,
      shipped_of_another, shipped_for_another_machine, no_cache, read_only, old_compiler,
-     not_a_compiler, compiler_fails, compiler_makes_nothing, said_once].
+     not_a_compiler, compiler_fails, compiler_makes_nothing, said_once, busy,
+     application_stopped, no_application].
 
 init_per_suite(Config) ->
     case erlane_native_clang:find() of
@@ -176,3 +179,87 @@ said_once(Config) ->
     end),
     ?assertEqual(["hosts_said_once stays on BEAM: cannot make the cache /dev/null/cache: "
                   "not a directory"], Said).
+
+%% While one module is compiled, calls of another one ask for its machine code once, not each.
+busy(Config) ->
+    M = proplists:get_value(module, Config),
+    Dir = proplists:get_value(dir, Config),
+    [Begun, Go] = [filename:join(Dir, F) || F <- ["begun", "go"]],
+    compiler(Config, ["touch ", Begun, "; while [ ! -e ", Go, " ]; do sleep 0.05; done;",
+                      " echo 'clang version 9.0'"]),
+    Second = erlane_native_files:module(
+               hosts_busy_2, ["-native([lcg/2]).\n" | erlane_native_files:sums()], [native], Dir),
+    1 = M:lcg(1, 0),
+    try
+        erlane_native_files:wait(fun() -> filelib:is_file(Begun) end),
+        [1 = Second:lcg(1, 0) || _ <- lists:seq(1, 1000)],
+        {ok, #{state := pending}} = erlane_native:info(Second),
+        {message_queue_len, Messages} =
+            process_info(whereis(erlane_native_load), message_queue_len),
+        ?assert(Messages =< 1)
+    after
+        ok = file:write_file(Go, "")
+    end,
+    erlane_native_files:wait(fun() ->
+        [] =:= [N || N <- [M, Second],
+                     not is_tuple(maps:get(state, element(2, erlane_native:info(N))))]
+    end),
+    erlane_native_ct:forget(Second).
+
+%% What was switched off stays so when the application ends that did it, and came first.
+application_stopped(Config) ->
+    M = proplists:get_value(module, Config),
+    case whereis(erlane_native_load) of
+        undefined -> ok;
+        Old ->
+            Ref = monitor(process, Old),
+            exit(Old, kill),
+            receive {'DOWN', Ref, process, Old, _} -> ok end
+    end,
+    ok = application:load({application, hosts_application,
+                           [{vsn, "1"}, {modules, []}, {registered, []},
+                            {applications, [kernel, stdlib]}, {mod, {?MODULE, M}}]}),
+    ok = application:start(hosts_application),
+    Server = whereis(erlane_native_load),
+    ?assert(is_pid(Server)),
+    ok = application:stop(hosts_application),
+    ok = application:unload(hosts_application),
+    ?assertEqual(Server, whereis(erlane_native_load)),
+    1 = M:lcg(1, 0),
+    ?assertMatch({ok, #{state := {beam, "switched off"}}}, erlane_native:info(M)).
+
+start(_, M) ->
+    ok = erlane_native:off(M),
+    {ok, spawn_link(fun() -> receive stop -> ok end end)}.
+
+stop(_) -> ok.
+
+%% A host without this application: calls do not look for it again and again, as that goes through
+%% the code server and the whole path.
+no_application(Config) ->
+    Dir = proplists:get_value(dir, Config),
+    Text = "-native([f/2]).\n-export([f/2, asked/1]).\n"
+           "f(0, A) -> A;\n"
+           "f(N, A) -> f(N - 1, A + N).\n"
+           "asked(N) ->\n"
+           "    Server = whereis(code_server),\n"
+           "    1 = erlang:trace(Server, true, ['receive']),\n"
+           "    [6 = f(3, 0) || _ <- lists:seq(1, N)],\n"
+           "    Ref = erlang:trace_delivered(Server),\n"
+           "    count(Server, Ref, 0).\n"
+           "count(Server, Ref, N) ->\n"
+           "    receive\n"
+           "        {trace_delivered, Server, Ref} -> N;\n"
+           "        {trace, Server, 'receive', _} -> count(Server, Ref, N + 1)\n"
+           "    end.\n",
+    M = erlane_native_files:module(hosts_alone, Text, [native], Dir),
+    {ok, Peer, _} = peer:start_link(#{connection => standard_io, args => ["-pa", Dir],
+                                  env => [{"ERL_LIBS", ""}]}),
+    try
+        ?assertEqual(non_existing, peer:call(Peer, code, which, [erlane_native_load])),
+        ?assertEqual({module, M}, peer:call(Peer, code, ensure_loaded, [M])),
+        ?assertEqual(0, peer:call(Peer, M, asked, [100]))
+    after
+        peer:stop(Peer),
+        erlane_native_ct:forget(M)
+    end.

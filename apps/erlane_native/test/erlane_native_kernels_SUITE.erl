@@ -9,7 +9,7 @@
 
 -export([suite/0, all/0, groups/0, init_per_suite/1, end_per_suite/1, init_per_group/2,
          end_per_group/2]).
--export([vectors/1, generators/1, taken/1, answers/1, same/1, counted/1]).
+-export([vectors/1, generators/1, taken/1, answers/1, same/1, verified/1, counted/1]).
 
 -include_lib("stdlib/include/assert.hrl").
 -include_lib("common_test/include/ct.hrl").
@@ -23,7 +23,7 @@ suite() -> [{timetrap, {hours, 4}}].
 all() -> [vectors, generators, {group, native}, {group, yields}, {group, deopts}].
 
 groups() ->
-    [{native, [], [taken, answers, same]}, {yields, [], [answers, same, counted]},
+    [{native, [], [taken, verified, answers, same]}, {yields, [], [answers, same, counted]},
      {deopts, [], [answers, same, counted]}].
 
 init_per_suite(Config) ->
@@ -88,6 +88,27 @@ native() ->
      {xor_mask, 2}, {base64_encode, 1}, {utf8_to_latin1, 1}, {rle_expand, 1}, {mandelbrot, 2},
      {mandel_point, 3}, {kepler, 2}, {spectral_sum, 1}, {sqrt_newton, 2}, {horner, 2},
      {logistic, 2}, {int_mean, 2}].
+
+%% clang is not asked to verify what it reads, so that broken text would be compiled in silence.
+verified(Config) ->
+    Names = ["opt" | ["opt-" ++ integer_to_list(V) || V <- lists:seq(21, 14, -1)]],
+    case [Opt || Name <- Names, Opt <- [os:find_executable(Name)], Opt =/= false] of
+        [Opt | _] ->
+            Texts = [{M, Text} || M <- erlane_native_kernels:modules(),
+                                  {ok, Text} <- [erlane_native:ir(name(M, Config))]],
+            ?assert(length(Texts) > 2),
+            [verified(Opt, M, Text, Config) || {M, Text} <- Texts];
+        [] -> {skip, "there is no opt, which verifies LLVM's text"}
+    end.
+
+verified(Opt, Module, Text, Config) ->
+    {match, [Version]} = re:run(os:cmd(Opt ++ " --version"), "version ([0-9]+)",
+                                [{capture, all_but_first, list}]),
+    File = filename:join(?config(priv_dir, Config), atom_to_list(Module) ++ ".ll"),
+    ok = file:write_file(File, erlane_native_clang:adapt(Text, list_to_integer(Version))),
+    Said = os:cmd(lists:join($\s, [Opt, "-passes=verify", "-disable-output", File,
+                                   "&& echo sound"])),
+    ?assertEqual("sound\n", Said, Module).
 
 %% The settings of the two groups were at work.
 counted(Config) ->

@@ -18,7 +18,8 @@
 %% @doc The names of the tables.
 -spec tables() -> [atom()].
 tables() ->
-    [int_plain, int_small, int_word, int_wrapped, int_constant, int_unary, int_compare, float_plain,
+    [int_plain, int_small, int_word, int_wrapped, int_constant, int_unary, int_rounded,
+     int_compare, literals, rest_compare, float_plain,
      float_guarded, float_compare, mixed, conversions, types, read_int, read_bits, read_float,
      read_utf, build_int, build_float, build_utf].
 
@@ -43,6 +44,35 @@ table(int_unary) ->
     unary([{Guard, [Op, "(A)"]}
            || Op <- ["-", "bnot", "abs", "+", "float", "trunc", "round"],
               Guard <- ["", small("A"), word("A")]], ?EDGES ++ ?JUNK ++ [1.5, -0.0]);
+table(int_rounded) ->
+    %% An integer stays what it was, whatever is made of it next.
+    unary([{Guard, [Round, "(A) ", Then]}
+           || Round <- ["trunc", "round", "floor", "ceil"],
+              Guard <- ["is_integer(A)", small("A"), word("A")],
+              Then <- ["* 4", "* 16", "+ A", "- 1", "band 16#FFFF", "bsl 3"]]
+          ++ [{"is_integer(A)", choice([Round, "(A) < 1 bsl 60"])}
+              || Round <- ["trunc", "round", "floor", "ceil"]]
+          ++ [{Guard, [Round, "(A * 3) - 1"]} || Round <- ["trunc", "ceil"],
+                                                 Guard <- ["is_integer(A)", word("A")]],
+          ?EDGES);
+table(literals) ->
+    unary([{Guard, choice([X, " ", Op, " ", Y])}
+           || Guard <- ["is_integer(A)", ""], Op <- comparisons(),
+              Literal <- ["{a, 1}", "[a]", "<<7>>", "[]"],
+              {X, Y} <- [{"A", Literal}, {Literal, "A"}]],
+          [0, -1, 1 bsl 70, 0.5, {}, {a, 1}, {a, 1.0}, [a], [a | b], <<>>, <<7>>, <<6, 9>>, true]
+          ++ ?JUNK);
+table(rest_compare) ->
+    Tests = [Test || Op <- comparisons(),
+                     Test <- [["R ", Op, " <<>>"], ["<<>> ", Op, " R"], ["<<7, 8>> ", Op, " R"],
+                              ["R ", Op, " {}"]]],
+    Named = named(Tests),
+    {[header(Named, 1)
+      | [[F, "(A) -> ", F, "_s(A, 0).\n",
+          F, "_s(<<X, R/binary>>, N) when ", Test, " -> ", F, "_s(R, N * 3 + X);\n",
+          F, "_s(_, N) -> N.\n\n"] || {F, Test} <- Named]],
+     [{list_to_atom(F), [[V] || V <- [<<>>, <<1>>, <<1, 7, 8>>, <<1, 7, 9>>, <<1, 2, 3, 4, 5>>,
+                                      <<1, 8>>, <<1:9>>, atom]]} || {F, _} <- Named]};
 table(int_compare) ->
     Guards = ["", both(fun small/1), both(fun word/1)],
     binary([{Guard, choice(["A ", Op, " B"])} || Op <- comparisons(), Guard <- Guards]

@@ -6,7 +6,8 @@
 -export([suite/0, all/0, groups/0, init_per_suite/1, end_per_suite/1, init_per_group/2,
          end_per_group/2]).
 -export([int_plain/1, int_small/1, int_word/1, int_wrapped/1, int_constant/1, int_unary/1,
-         int_compare/1, float_plain/1, float_guarded/1, float_compare/1, mixed/1, conversions/1,
+         int_rounded/1, literals/1, rest_compare/1, int_compare/1, float_plain/1,
+         float_guarded/1, float_compare/1, mixed/1, conversions/1,
          types/1, read_int/1, read_bits/1, read_float/1, read_utf/1, build_int/1, build_float/1,
          build_utf/1]).
 
@@ -19,7 +20,7 @@ all() -> [{group, native}, {group, yields}, {group, deopts}].
 
 groups() ->
     Tables = erlane_native_ops:tables(),
-    Fewer = Tables -- [int_constant, int_wrapped, int_small],
+    Fewer = Tables -- [int_constant, int_wrapped, int_small, int_rounded, literals],
     [{native, [], Tables}, {yields, [], Fewer}, {deopts, [], Fewer}].
 
 init_per_suite(Config) ->
@@ -39,6 +40,9 @@ int_word(Config) -> table(int_word, Config).
 int_wrapped(Config) -> table(int_wrapped, Config).
 int_constant(Config) -> table(int_constant, Config).
 int_unary(Config) -> table(int_unary, Config).
+int_rounded(Config) -> table(int_rounded, Config).
+literals(Config) -> table(literals, Config).
+rest_compare(Config) -> table(rest_compare, Config).
 int_compare(Config) -> table(int_compare, Config).
 float_plain(Config) -> table(float_plain, Config).
 float_guarded(Config) -> table(float_guarded, Config).
