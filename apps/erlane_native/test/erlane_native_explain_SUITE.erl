@@ -64,7 +64,7 @@ lines(Config) ->
     {ok, Explanation} = erlane_native:explain(File),
     #{{bytes, 2} := #{lines := Lines}} = functions(Explanation),
     By = maps:from_list([{L, Line} || #{line := L} = Line <- Lines]),
-    #{3 := #{kind := boxed, deopts := Entry}, 4 := #{deopts := Deopts}} = By,
+    #{3 := #{kind := api, deopts := Entry}, 4 := #{deopts := Deopts}} = By,
     ?assertMatch([{16, "the result of + has more than 64 bits", "keep it small" ++ _, 0}], Deopts),
     %% The compiler notes no line for what cannot fail: it counts to one before.
     ?assertMatch([_], [L || #{kind := api, api := Api} = L <- Lines,
