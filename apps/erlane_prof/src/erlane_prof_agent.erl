@@ -14,7 +14,7 @@
 %% `{stop, Why}'.
 -module(erlane_prof_agent).
 
--export([start/2, send/2]).
+-export([start/2, send/2, hand_over/2]).
 
 -export_type([options/0, undo/0]).
 
@@ -56,6 +56,14 @@ start(Caller, Options) ->
 -spec send(reference(), term()) -> ok | nosuspend | noconnect.
 send(To, Message) ->
     erlang:send(To, {To, Message}, [nosuspend, noconnect]).
+
+%% @doc The same, and waits while the connection is so busy that it takes nothing.
+-spec hand_over(reference(), term()) -> ok.
+hand_over(To, Message) ->
+    case send(To, Message) of
+        nosuspend -> receive after 20 -> hand_over(To, Message) end;
+        _ -> ok
+    end.
 
 %% Of another node is the group leader that we were started with, and it may go away.
 guard(Caller, #{to := To} = Options, Starter) ->

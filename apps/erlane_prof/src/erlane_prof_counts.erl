@@ -115,15 +115,9 @@ finish(Why, {Session, Flag, Functions}, #{to := To}, #c{open = Open} = C) ->
     {Rows, Stacks} = rows(Counted, Flag, #{}, #{}, []),
     Calls = lists:sum([Count || {_, _, _, _, [_, Count]} <- Rows]),
     Done = Stats#{events := Calls},
-    ok = hand_over(To, {rows, self(), Rows, Stacks, Done}),
+    ok = erlane_prof_agent:hand_over(To, {rows, self(), Rows, Stacks, Done}),
     returned(Open + 1),
     exit({done, Why, Done}).
-
-hand_over(To, Message) ->
-    case erlane_prof_agent:send(To, Message) of
-        nosuspend -> receive after 20 -> hand_over(To, Message) end;
-        _ -> ok
-    end.
 
 %% The guard's patience is the limit.
 returned(0) -> ok;

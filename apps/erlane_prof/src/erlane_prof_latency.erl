@@ -213,15 +213,9 @@ finish(Why, L0) ->
          || F <- maps:keys(L0#l.functions)],
     L = labelled(left(L0)),
     Stats = stats(L),
-    ok = hand_over(L#l.to, {rows, self(), [], [], Stats}),
+    ok = erlane_prof_agent:hand_over(L#l.to, {rows, self(), [], [], Stats}),
     wait(1 - L#l.credit, L),
     exit({done, Why, Stats}).
-
-hand_over(To, Message) ->
-    case erlane_prof_agent:send(To, Message) of
-        nosuspend -> receive after 20 -> hand_over(To, Message) end;
-        _ -> ok
-    end.
 
 %% What was handed over has arrived when it was answered; the guard's patience is the limit.
 wait(Open, _L) when Open < 0 ->

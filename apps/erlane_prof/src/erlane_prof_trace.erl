@@ -248,9 +248,9 @@ finish(#{trace := Trace, fd := Fd, began := Began, before := Before, to := To} =
                            #{closed := true} -> Ended;
                            #{closed := false} -> unknown
                        end},
-    hand_over(To, {trace, {about, About, Stats}, self()}),
+    erlane_prof_agent:hand_over(To, {trace, {about, About, Stats}, self()}),
     pieces(S#{open := maps:get(open, S) + 1, left => Size}),
-    hand_over(To, {trace, {all, Stats}, self()}),
+    erlane_prof_agent:hand_over(To, {trace, {all, Stats}, self()}),
     questions(S),
     exit({done, time, Stats}).
 
@@ -278,7 +278,7 @@ pieces(#{left := 0}) ->
     ok;
 pieces(#{fd := Fd, to := To, open := Open, left := Left} = S) when Open < ?CREDIT ->
     {ok, Bytes} = file:read(Fd, min(?PIECE, Left)),
-    hand_over(To, {trace, {piece, Bytes}, self()}),
+    erlane_prof_agent:hand_over(To, {trace, {piece, Bytes}, self()}),
     pieces(S#{open := Open + 1, left := Left - byte_size(Bytes)});
 pieces(S) ->
     pieces(credit(S)).
@@ -298,19 +298,13 @@ gone(#{clean := Clean, undo := Undo}) ->
     Clean(Undo),
     exit(shutdown).
 
-%% The connection may be so busy that it takes nothing at the moment.
-hand_over(To, Message) ->
-    case erlane_prof_agent:send(To, Message) of
-        nosuspend -> receive after 20 -> hand_over(To, Message) end;
-        _ -> ok
-    end.
-
 %% What the caller wants to know of the functions that it found.
 questions(#{to := To} = S) ->
     receive
         {code, Module} ->
             patience(S),
-            hand_over(To, {trace, {code, Module, source(Module), code(Module)}, self()}),
+            Code = {code, Module, source(Module), code(Module)},
+            erlane_prof_agent:hand_over(To, {trace, Code, self()}),
             questions(S);
         done ->
             ok;
