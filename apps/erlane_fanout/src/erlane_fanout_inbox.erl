@@ -35,15 +35,12 @@ word() -> atomics:new(?WORDS, [{signed, true}]).
 %% @doc Hands a message to the I-th lane; waits while the lane is full. A message larger than the
 %% bound goes when the lane is empty.
 -spec put(#lanes{}, pos_integer(), entry(), pos_integer()) -> ok.
-put(#lanes{pids = Pids, words = Words, config = #{inbox := Bound}} = Lanes, I, Entry, Charge) ->
-    Ref = element(I, Words),
-    Word = atomics:add_get(Ref, ?WORD, Charge),
-    if
-        Word =< Bound; Word =< Charge ->
+put(#lanes{pids = Pids} = Lanes, I, Entry, Charge) ->
+    case charge(Lanes, I, Charge) of
+        ok ->
             element(I, Pids) ! Entry,
             ok;
-        true ->
-            atomics:sub(Ref, ?WORD, Charge),
+        full ->
             wait(Lanes, I, room),
             put(persistent_term:get(?LANES, Lanes), I, Entry, Charge)
     end.

@@ -5,7 +5,7 @@
 %% all of them, and so is the last message of each key for all that have the same function.
 -module(erlane_fanout_slow).
 
--export([new/0, enter/7, note/4, leave/3, moved/3, next/2, catch_up/4, members/1, blocked/1]).
+-export([new/0, enter/7, note/4, leave/3, moved/3, next/2, catch_up/4, blocked/1]).
 
 -export_type([slow/0]).
 
@@ -129,11 +129,6 @@ store({conflate, Fun}, #slow{keys = Keys}) ->
     maps:values(Latest);
 store(drop_newest, _) -> [];
 store(_, #slow{kept = Kept}) -> lists:reverse(queue:to_list(Kept)).
-
-%% @doc All of them.
--spec members(slow() | none) -> [erlane_fanout_sub:sub()].
-members(none) -> [];
-members(#slow{next = All}) -> maps:keys(All).
 
 %% @doc Are publishers to wait?
 -spec blocked(slow() | none) -> boolean().
