@@ -3,6 +3,7 @@
 %% comparison of what both answer.
 -module(erlane_native_ct).
 
+-export([init_suite/1, end_suite/0]).
 -export([source/1, forms/1, text_of/2, plain/3, native/4, why_not/3, forget/1]).
 -export([outcome/3, differs/4, times/1]).
 
@@ -12,6 +13,22 @@
 -type how() :: native | yields | deopts.
 
 -type outcome() :: {value, term()} | {error | exit | throw, term(), Frames :: list()}.
+
+%% @doc Machine code can be made, and is kept in a directory of the suite's own.
+-spec init_suite(Config :: list()) -> list() | {skip, string()}.
+init_suite(Config) ->
+    case erlane_native_clang:find() of
+        {ok, _, _} ->
+            os:putenv("ERLANE_NATIVE_CACHE",
+                      filename:join(proplists:get_value(priv_dir, Config), "cache")),
+            Config;
+        {error, Why} -> {skip, lists:flatten(Why)}
+    end.
+
+-spec end_suite() -> ok.
+end_suite() ->
+    os:unsetenv("ERLANE_NATIVE_CACHE"),
+    ok.
 
 %% @doc The forms of a module, from its debug information, without its name.
 -spec source(module()) -> [erl_parse:abstract_form()].

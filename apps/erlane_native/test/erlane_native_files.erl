@@ -2,7 +2,7 @@
 %% What suites share that need modules in files, and what the log was told.
 -module(erlane_native_files).
 
--export([sums/0, module/4, where/1, quiet/1, said/1, wait/1, log/2]).
+-export([sums/0, module/4, where/1, said/1, wait/1, log/2]).
 
 %% @doc Functions that are taken, and one of each kind that is left alone.
 -spec sums() -> string().
@@ -45,12 +45,6 @@ where(Config) ->
     Dir = filename:join([proplists:get_value(priv_dir, Config), Name, "ebin"]),
     ok = filelib:ensure_dir(filename:join(Dir, "x")),
     Dir.
-
-%% @doc All of these are forgotten, and their directory no longer looked at.
--spec quiet([module()]) -> ok.
-quiet(Modules) ->
-    [erlane_native_ct:forget(M) || M <- Modules],
-    ok.
 
 %% @doc What the log was told about erlane_native while a function ran.
 -spec said(fun(() -> term())) -> {term(), [string()]}.

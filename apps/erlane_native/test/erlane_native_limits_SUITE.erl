@@ -14,18 +14,9 @@ all() ->
     [large_terms, small_terms, large_bytes, large_copy, copies_are_paid, built_is_paid, unaligned,
      math_is_paid, letters, module_letters, module_latin1].
 
-init_per_suite(Config) ->
-    case erlane_native_clang:find() of
-        {ok, _, _} ->
-            os:putenv("ERLANE_NATIVE_CACHE",
-                      filename:join(proplists:get_value(priv_dir, Config), "cache")),
-            Config;
-        {error, Why} -> {skip, lists:flatten(Why)}
-    end.
+init_per_suite(Config) -> erlane_native_ct:init_suite(Config).
 
-end_per_suite(_) ->
-    os:unsetenv("ERLANE_NATIVE_CACHE"),
-    ok.
+end_per_suite(_) -> erlane_native_ct:end_suite().
 
 %% A comparison that may take long is made by BEAM, which pays for it.
 large_terms(_) ->

@@ -13,18 +13,9 @@ all() ->
     [storm, no_storm_after_work, no_storm_of_few, kept, storm_of_many, measured, verified,
      verified_by_attribute, verified_by_environment, difference, shapes].
 
-init_per_suite(Config) ->
-    case erlane_native_clang:find() of
-        {ok, _, _} ->
-            os:putenv("ERLANE_NATIVE_CACHE",
-                      filename:join(proplists:get_value(priv_dir, Config), "cache")),
-            Config;
-        {error, Why} -> {skip, lists:flatten(Why)}
-    end.
+init_per_suite(Config) -> erlane_native_ct:init_suite(Config).
 
-end_per_suite(_) ->
-    os:unsetenv("ERLANE_NATIVE_CACHE"),
-    ok.
+end_per_suite(_) -> erlane_native_ct:end_suite().
 
 init_per_testcase(Case, Config) ->
     [{module, list_to_atom("meter_" ++ atom_to_list(Case))},

@@ -14,18 +14,9 @@ all() ->
     [taken, restored, chosen, several, not_loadable, not_fit, cover, sticky, old_code,
      changed_file, no_machine_code, loaded_anew, stdlib, under_load, survey].
 
-init_per_suite(Config) ->
-    case erlane_native_clang:find() of
-        {ok, _, _} ->
-            os:putenv("ERLANE_NATIVE_CACHE",
-                      filename:join(proplists:get_value(priv_dir, Config), "cache")),
-            Config;
-        {error, Why} -> {skip, lists:flatten(Why)}
-    end.
+init_per_suite(Config) -> erlane_native_ct:init_suite(Config).
 
-end_per_suite(_) ->
-    os:unsetenv("ERLANE_NATIVE_CACHE"),
-    ok.
+end_per_suite(_) -> erlane_native_ct:end_suite().
 
 init_per_testcase(Case, Config) ->
     [{module, list_to_atom("swap_" ++ atom_to_list(Case))},

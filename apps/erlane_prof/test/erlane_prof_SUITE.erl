@@ -2,6 +2,8 @@
 %% Looking into a node: this one, and others that have nothing of erlane.
 -module(erlane_prof_SUITE).
 
+-import(erlane_prof_ct, [until/1]).
+
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, groups/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2,
@@ -26,35 +28,14 @@ groups() ->
      {there, [], [as_code, as_forms, caller_killed, connection_lost, worker_killed, guard_killed,
                   node_stops, two_visitors, no_compiler]}].
 
-init_per_suite(Config) ->
-    {ok, Peer, Node} = peer(),
-    ok = erlane_prof:connect(Node, #{cookie => ?COOKIE}),
-    peer:stop(Peer),
-    Config.
+init_per_suite(Config) -> erlane_prof_ct:init_suite(?COOKIE, Config).
 
-end_per_suite(_Config) ->
-    net_kernel:stop().
+end_per_suite(_Config) -> erlane_prof_ct:end_suite().
 
-%% The peer is spoken to over its standard input and output, so that it is known what goes on
-%% there when the distribution is cut.
 init_per_testcase(Case, Config) ->
-    {there, _, There} = lists:keyfind(there, 1, groups()),
-    case lists:member(Case, There) of
-        true ->
-            {ok, Peer, Node} = peer(),
-            ok = erlane_prof:connect(Node, #{cookie => ?COOKIE}),
-            [{peer, Peer}, {node, Node} | Config];
-        false ->
-            Config
-    end.
+    erlane_prof_ct:init_there(Case, groups(), ?COOKIE, Config).
 
-end_per_testcase(_Case, Config) ->
-    _ = [catch peer:stop(Peer) || {peer, Peer} <- Config],
-    ok.
-
-peer() ->
-    peer:start(#{name => peer:random_name(), connection => standard_io,
-                 args => ["-setcookie", atom_to_list(?COOKIE)]}).
+end_per_testcase(_Case, Config) -> erlane_prof_ct:end_case(Config).
 
 %%% Here
 
@@ -373,7 +354,7 @@ no_compiler(Config) ->
 
 %% Each is told apart, in words.
 errors(_Config) ->
-    {ok, Peer, Node} = peer(),
+    {ok, Peer, Node} = erlane_prof_ct:peer(?COOKIE, #{}),
     [Name, Host] = string:split(atom_to_list(Node), "@"),
     Unknown = list_to_atom("prof_nobody@" ++ Host),
     {error, {unknown, Unknown, Known}} = erlane_prof:connect(Unknown, #{}),
@@ -498,16 +479,3 @@ clean(Config) ->
                   [] = [M || {current_function, {M, _, _}} <- Currents,
                              lists:prefix("erlane", atom_to_list(M))]
           end).
-
-until(Fun) ->
-    until(Fun, erlang:monotonic_time(millisecond) + ?WAIT_MS).
-
-until(Fun, Deadline) ->
-    try Fun()
-    catch
-        error:Reason:Stack ->
-            case erlang:monotonic_time(millisecond) < Deadline of
-                true -> receive after 20 -> until(Fun, Deadline) end;
-                false -> erlang:raise(error, Reason, Stack)
-            end
-    end.

@@ -4,6 +4,8 @@
 %% there are two at once.
 -module(erlane_prof_cut_SUITE).
 
+-import(erlane_prof_ct, [agents/2, call/4, until/1]).
+
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
@@ -18,28 +20,14 @@ all() ->
     [caller_killed, connection_cut, worker_killed, guard_killed, node_restarts, two_at_once,
      two_modes_at_once, declined].
 
-init_per_suite(Config) ->
-    {ok, Peer, Node} = peer(peer:random_name()),
-    ok = erlane_prof:connect(Node, #{cookie => ?COOKIE}),
-    peer:stop(Peer),
-    Config.
+init_per_suite(Config) -> erlane_prof_ct:init_suite(?COOKIE, Config).
 
-end_per_suite(_Config) ->
-    net_kernel:stop().
+end_per_suite(_Config) -> erlane_prof_ct:end_suite().
 
-%% The peer is spoken to over its standard input and output.
 init_per_testcase(_Case, Config) ->
-    {ok, Peer, Node} = peer(peer:random_name()),
-    ok = erlane_prof:connect(Node, #{cookie => ?COOKIE}),
-    [{peer, Peer}, {node, Node} | Config].
+    erlane_prof_ct:connected(?COOKIE, #{}) ++ Config.
 
-end_per_testcase(_Case, Config) ->
-    catch peer:stop(proplists:get_value(peer, Config)),
-    ok.
-
-peer(Name) ->
-    peer:start(#{name => Name, connection => standard_io,
-                 args => ["-setcookie", atom_to_list(?COOKIE)]}).
+end_per_testcase(_Case, Config) -> erlane_prof_ct:end_case(Config).
 
 modes() ->
     [sample, time, latency, schedulers] ++ [memory || release() >= 26].
@@ -89,7 +77,7 @@ node_restarts(Config) ->
     Callers = [{Mode, running(Mode, Config)} || Mode <- [sample, schedulers]],
     ok = peer:stop(proplists:get_value(peer, Config)),
     [Name, _] = string:split(atom_to_list(Node), "@"),
-    {ok, Peer, Node} = peer(list_to_atom(Name)),
+    {ok, Peer, Node} = erlane_prof_ct:peer(?COOKIE, #{name => list_to_atom(Name)}),
     [told(Mode, Caller) || {Mode, Caller} <- Callers],
     ok = erlane_prof:connect(Node, #{cookie => ?COOKIE}),
     clean(sample, [{peer, Peer} | Config]),
@@ -171,16 +159,6 @@ told(Mode, Caller) ->
     after ?WAIT_MS -> ct:fail({no_answer, Mode})
     end.
 
-call(Config, M, F, A) ->
-    peer:call(proplists:get_value(peer, Config), M, F, A).
-
-%% Our processes on the peer: they have the label that newer shells show.
-agents(Config, Role) ->
-    [Pid || Pid <- call(Config, erlang, processes, []),
-            {dictionary, List} <- [call(Config, erlang, process_info, [Pid, dictionary])],
-            {'$process_label', {erlane_prof, Name}} <- List,
-            lists:prefix(Role, atom_to_list(Name))].
-
 %% No module, no old code, no process, no name, no flag, no breakpoint, nothing switched on.
 clean(Mode, Config) ->
     Loaded = fun() -> [M || {M, _} <- call(Config, code, all_loaded, []),
@@ -209,16 +187,3 @@ clean(Mode, Config) ->
 %% Those that a name was made for.
 names(Modules) ->
     [list_to_atom(lists:concat([Module, "_", N])) || N <- lists:seq(0, 63), Module <- Modules].
-
-until(Fun) ->
-    until(Fun, erlang:monotonic_time(millisecond) + ?WAIT_MS).
-
-until(Fun, Deadline) ->
-    try Fun()
-    catch
-        error:Reason:Stack ->
-            case erlang:monotonic_time(millisecond) < Deadline of
-                true -> receive after 20 -> until(Fun, Deadline) end;
-                false -> erlang:raise(error, Reason, Stack)
-            end
-    end.

@@ -2,6 +2,8 @@
 %% Taking a profile: what it says of processes whose doings are known, and what is left of it.
 -module(erlane_prof_run_SUITE).
 
+-import(erlane_prof_ct, [agents/2, call/4, until/1]).
+
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, groups/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2,
@@ -32,35 +34,14 @@ groups() ->
      {counts, [], [calls, calls_limit, calls_of_some, words, others_trace, counters_off,
                    no_functions]}].
 
-init_per_suite(Config) ->
-    {ok, Peer, Node} = peer(),
-    ok = erlane_prof:connect(Node, #{cookie => ?COOKIE}),
-    peer:stop(Peer),
-    Config.
+init_per_suite(Config) -> erlane_prof_ct:init_suite(?COOKIE, Config).
 
-end_per_suite(_Config) ->
-    net_kernel:stop().
+end_per_suite(_Config) -> erlane_prof_ct:end_suite().
 
-%% The peer is spoken to over its standard input and output, so that it is known what goes on
-%% there when the distribution is cut.
 init_per_testcase(Case, Config) ->
-    {there, _, There} = lists:keyfind(there, 1, groups()),
-    case lists:member(Case, There) of
-        true ->
-            {ok, Peer, Node} = peer(),
-            ok = erlane_prof:connect(Node, #{cookie => ?COOKIE}),
-            [{peer, Peer}, {node, Node} | Config];
-        false ->
-            Config
-    end.
+    erlane_prof_ct:init_there(Case, groups(), ?COOKIE, Config).
 
-end_per_testcase(_Case, Config) ->
-    _ = [catch peer:stop(Peer) || {peer, Peer} <- Config],
-    ok.
-
-peer() ->
-    peer:start(#{name => peer:random_name(), connection => standard_io,
-                 args => ["-setcookie", atom_to_list(?COOKIE)]}).
+end_per_testcase(_Case, Config) -> erlane_prof_ct:end_case(Config).
 
 %%% Here
 
@@ -328,7 +309,7 @@ connection_lost(Config) ->
 worker_killed(Config) ->
     Caller = running(Config),
     Caller ! {tell, self()},
-    [exit(Pid, kill) || Pid <- agents(Config, erlane_prof_sampler)],
+    [exit(Pid, kill) || Pid <- agents(Config, "erlane_prof_sampler")],
     clean(Config),
     receive {Caller, {ok, #{notes := [_ | _]}}} -> ok
     after ?WAIT_MS -> ct:fail(no_answer)
@@ -338,7 +319,7 @@ worker_killed(Config) ->
 guard_killed(Config) ->
     Caller = running(Config),
     Caller ! {tell, self()},
-    [exit(Pid, kill) || Pid <- agents(Config, guard)],
+    [exit(Pid, kill) || Pid <- agents(Config, "guard")],
     clean(Config),
     receive {Caller, {ok, #{notes := [_ | _]}}} -> ok
     after ?WAIT_MS -> ct:fail(no_answer)
@@ -358,13 +339,13 @@ node_stops(Config) ->
 %% Counters and flags of processes go with the caller, too.
 counting_caller_killed(Config) ->
     Caller = running(Config, #{mode => time, functions => [gen_server, {lists, map, 2}]}),
-    Counting = fun(F) -> peer_call(Config, erlang, trace_info, [F, call_time]) end,
+    Counting = fun(F) -> call(Config, erlang, trace_info, [F, call_time]) end,
     exit(Caller, kill),
     clean(Config),
     [?assertEqual({call_time, false}, Counting(F)) || F <- [{lists, map, 2},
                                                            {gen_server, call, 2}]],
-    [?assertEqual({trace, 0}, peer_call(Config, erlang, process_info, [Pid, trace]))
-     || Pid <- [peer_call(Config, erlang, whereis, [kernel_sup])]].
+    [?assertEqual({trace, 0}, call(Config, erlang, process_info, [Pid, trace]))
+     || Pid <- [call(Config, erlang, whereis, [kernel_sup])]].
 
 %% What cannot be begun leaves nothing either, and says why.
 declined(Config) ->
@@ -555,21 +536,11 @@ running(Config, Options) ->
                    end),
     receive {running, Caller} -> ok after ?WAIT_MS -> ct:fail(not_running) end,
     [_ | _] = there(Config),
-    [_] = agents(Config, guard),
+    [_] = agents(Config, "guard"),
     Caller.
 
-peer_call(Config, M, F, A) ->
-    peer:call(proplists:get_value(peer, Config), M, F, A).
-
-%% Our processes on the peer.
-agents(Config, Role) ->
-    [Pid || Pid <- peer_call(Config, erlang, processes, []),
-            {dictionary, List} <- [peer_call(Config, erlang, process_info, [Pid, dictionary])],
-            {'$process_label', {erlane_prof, Name}} <- List,
-            lists:prefix(atom_to_list(Role), atom_to_list(Name))].
-
 there(Config) ->
-    [Module || {Module, _} <- peer_call(Config, code, all_loaded, []),
+    [Module || {Module, _} <- call(Config, code, all_loaded, []),
                lists:prefix("erlane", atom_to_list(Module))].
 
 %% No module, no old code, no process, no name, and the depth of stacks is as it was.
@@ -579,21 +550,8 @@ clean(Config) ->
                                                erlane_prof_asker, erlane_prof_counts]],
     until(fun() ->
                   [] = there(Config),
-                  [] = [Name || Name <- Names, peer_call(Config, erlang, check_old_code, [Name])],
-                  [] = agents(Config, ''),
-                  undefined = peer_call(Config, erlang, whereis, [erlane_prof_depth])
+                  [] = [Name || Name <- Names, call(Config, erlang, check_old_code, [Name])],
+                  [] = agents(Config, ""),
+                  undefined = call(Config, erlang, whereis, [erlane_prof_depth])
           end),
-    ?assertEqual(8, peer_call(Config, erlang, system_flag, [backtrace_depth, 8])).
-
-until(Fun) ->
-    until(Fun, erlang:monotonic_time(millisecond) + ?WAIT_MS).
-
-until(Fun, Deadline) ->
-    try Fun()
-    catch
-        error:Reason:Stack ->
-            case erlang:monotonic_time(millisecond) < Deadline of
-                true -> receive after 20 -> until(Fun, Deadline) end;
-                false -> erlang:raise(error, Reason, Stack)
-            end
-    end.
+    ?assertEqual(8, call(Config, erlang, system_flag, [backtrace_depth, 8])).

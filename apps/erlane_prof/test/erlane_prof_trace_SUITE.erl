@@ -3,6 +3,8 @@
 %% left of it.
 -module(erlane_prof_trace_SUITE).
 
+-import(erlane_prof_ct, [agents/2, call/4, until/1]).
+
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, groups/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2,
@@ -29,17 +31,11 @@ groups() ->
      {there, [], [as_code, as_forms, caller_killed, connection_lost, worker_killed, guard_killed,
                   declined, full_disk, runaway]}].
 
-init_per_suite(Config) ->
-    {ok, Peer, Node} = peer(#{}),
-    ok = erlane_prof:connect(Node, #{cookie => ?COOKIE}),
-    peer:stop(Peer),
-    Config.
+init_per_suite(Config) -> erlane_prof_ct:init_suite(?COOKIE, Config).
 
-end_per_suite(_Config) ->
-    net_kernel:stop().
+end_per_suite(_Config) -> erlane_prof_ct:end_suite().
 
-%% The peer is spoken to over its standard input and output, so that it is known what goes on
-%% there when the distribution is cut. It finds this suite, but nothing of erlane. What is left
+%% The peer finds this suite, but nothing of erlane. What is left
 %% in its directory for temporary files is seen.
 init_per_testcase(Case, Config) ->
     {there, _, There} = lists:keyfind(there, 1, groups()),
@@ -53,23 +49,17 @@ init_per_testcase(Case, Config) ->
                         full_disk -> "trap '' XFSZ; ulimit -f 2048; ";
                         _ -> ""
                     end,
-            {ok, Peer, Node} = peer(#{exec => {Sh, ["-c", Limit ++ "exec erl \"$@\"", "erl"]},
-                                      env => [{"TMPDIR", Dir}]}),
-            ok = erlane_prof:connect(Node, #{cookie => ?COOKIE}),
-            true = peer:call(Peer, code, add_patha, [filename:dirname(code:which(?MODULE))]),
-            {module, ?MODULE} = peer:call(Peer, code, load_file, [?MODULE]),
-            [{peer, Peer}, {node, Node}, {dir, Dir} | Config];
+            Peers = erlane_prof_ct:connected(
+                      ?COOKIE, #{exec => {Sh, ["-c", Limit ++ "exec erl \"$@\"", "erl"]},
+                                 env => [{"TMPDIR", Dir}]}),
+            true = call(Peers, code, add_patha, [filename:dirname(code:which(?MODULE))]),
+            {module, ?MODULE} = call(Peers, code, load_file, [?MODULE]),
+            [{dir, Dir}, {call_ms, ?WAIT_MS} | Peers] ++ Config;
         false ->
             Config
     end.
 
-end_per_testcase(_Case, Config) ->
-    _ = [catch peer:stop(Peer) || {peer, Peer} <- Config],
-    ok.
-
-peer(Options) ->
-    peer:start(Options#{name => peer:random_name(), connection => standard_io,
-                        args => ["-setcookie", atom_to_list(?COOKIE)]}).
+end_per_testcase(_Case, Config) -> erlane_prof_ct:end_case(Config).
 
 %%% Here
 
@@ -322,10 +312,10 @@ as_forms(Config) -> visit(#{ship => forms}, Config).
 %% A node that has nothing of erlane: its tree, lines and names; and nothing stays.
 visit(Options, Config) ->
     Node = proplists:get_value(node, Config),
-    Pid = peer_call(Config, erlang, spawn, [?MODULE, server_loop, [none]]),
-    true = peer_call(Config, erlang, register, [prof_trace_there, Pid]),
+    Pid = call(Config, erlang, spawn, [?MODULE, server_loop, [none]]),
+    true = call(Config, erlang, register, [prof_trace_there, Pid]),
     Work = fun() ->
-                   done = peer_call(Config, ?MODULE, work, []),
+                   done = call(Config, ?MODULE, work, []),
                    Pid ! {self(), ping},
                    receive {Pid, pong} -> ok end
            end,
@@ -358,7 +348,7 @@ connection_lost(Config) ->
 worker_killed(Config) ->
     Caller = caller(Config),
     Caller ! {tell, self()},
-    [exit(Pid, kill) || Pid <- agents(Config, erlane_prof_trace)],
+    [exit(Pid, kill) || Pid <- agents(Config, "erlane_prof_trace")],
     clean(Config),
     {_, _} = answer(Caller).
 
@@ -366,7 +356,7 @@ worker_killed(Config) ->
 guard_killed(Config) ->
     Caller = caller(Config),
     Caller ! {tell, self()},
-    [exit(Pid, kill) || Pid <- agents(Config, guard)],
+    [exit(Pid, kill) || Pid <- agents(Config, "guard")],
     clean(Config),
     {_, _} = answer(Caller).
 
@@ -376,7 +366,7 @@ declined(Config) ->
     {error, {declined, Node, _}} = run(#{node => Node, functions => [no_such_module]}),
     clean(Config),
     ok = file:change_mode(proplists:get_value(dir, Config), 8#555),
-    true = peer_call(Config, os, putenv, ["TMPDIR", "/nowhere"]),
+    true = call(Config, os, putenv, ["TMPDIR", "/nowhere"]),
     {error, {declined, Node, _} = Reason} = run(#{node => Node}),
     ?assertNotEqual(nomatch, string:find(erlane_prof:format_error(Reason), "/nowhere")),
     clean(Config).
@@ -384,9 +374,9 @@ declined(Config) ->
 %% A file that cannot grow ends it, and what was written until then is read.
 full_disk(Config) ->
     Node = proplists:get_value(node, Config),
-    Busy = peer_call(Config, erlang, spawn, [?MODULE, busy, [0]]),
+    Busy = call(Config, erlang, spawn, [?MODULE, busy, [0]]),
     {Us, {ok, Profile}} = timer:tc(fun() -> run(#{node => Node, for => 60000}) end),
-    true = peer_call(Config, erlang, exit, [Busy, kill]),
+    true = call(Config, erlang, exit, [Busy, kill]),
     ?assert(Us < 40000000, Us),
     ?assert(noted("could not be written", Profile), Profile),
     ?assert(lists:sum([N || {[busy], N} <- calls(Profile)]) > 1000),
@@ -396,13 +386,13 @@ full_disk(Config) ->
 %% the node and what is made of it stay within bounds.
 runaway(Config) ->
     Node = proplists:get_value(node, Config),
-    Busy = [peer_call(Config, erlang, spawn, [?MODULE, busy, [0]]) || _ <- [1, 2, 3]],
-    Before = peer_call(Config, erlang, memory, [total]),
+    Busy = [call(Config, erlang, spawn, [?MODULE, busy, [0]]) || _ <- [1, 2, 3]],
+    Before = call(Config, erlang, memory, [total]),
     Caller = caller(Config, #{functions => ['_'], force => true, events => 200000}),
     Most = most(Config, Caller, Before),
     Caller ! {tell, self()},
     {ok, Profile} = answer(Caller),
-    [true = peer_call(Config, erlang, exit, [Pid, kill]) || Pid <- Busy],
+    [true = call(Config, erlang, exit, [Pid, kill]) || Pid <- Busy],
     clean(Config),
     Node = maps:get(node, Profile),
     ?assert(lists:any(fun(Why) -> noted(Why, Profile) end, ["limit of", "run queues", "grew by"]),
@@ -411,9 +401,9 @@ runaway(Config) ->
 
 %% The memory of the node while it goes on.
 most(Config, Caller, Most) ->
-    case agents(Config, guard) of
+    case agents(Config, "guard") of
         [] -> Most;
-        _ -> most(Config, Caller, max(Most, peer_call(Config, erlang, memory, [total])))
+        _ -> most(Config, Caller, max(Most, call(Config, erlang, memory, [total])))
     end.
 
 %%% Helpers
@@ -499,45 +489,22 @@ answer(Caller) ->
     after ?WAIT_MS -> ct:fail(no_answer)
     end.
 
-peer_call(Config, M, F, A) ->
-    peer:call(proplists:get_value(peer, Config), M, F, A, ?WAIT_MS).
-
-%% Our processes on the peer.
-agents(Config, Role) ->
-    [Pid || Pid <- peer_call(Config, erlang, processes, []),
-            {dictionary, List} <- [peer_call(Config, erlang, process_info, [Pid, dictionary])],
-            {'$process_label', {erlane_prof, Name}} <- List,
-            lists:prefix(atom_to_list(Role), atom_to_list(Name))].
-
 %% No module, process, port, file, flag or breakpoint.
 clean(Config) ->
     until(fun() ->
-                  [] = [Module || {Module, _} <- peer_call(Config, code, all_loaded, []),
+                  [] = [Module || {Module, _} <- call(Config, code, all_loaded, []),
                                   lists:prefix("erlane", atom_to_list(Module)),
                                   Module =/= ?MODULE],
-                  [] = agents(Config, ''),
-                  [] = [Port || Port <- peer_call(Config, erlang, ports, []),
+                  [] = agents(Config, ""),
+                  [] = [Port || Port <- call(Config, erlang, ports, []),
                                 {name, "trace_file_drv" ++ _}
-                                    <- [peer_call(Config, erlang, port_info, [Port, name])]],
+                                    <- [call(Config, erlang, port_info, [Port, name])]],
                   {ok, []} = file:list_dir(proplists:get_value(dir, Config)),
-                  {flags, []} = peer_call(Config, erlang, trace_info, [new_processes, flags]),
-                  {traced, false} = peer_call(Config, erlang, trace_info,
-                                              [{?MODULE, leaf, 1}, traced]),
-                  {traced, false} = peer_call(Config, erlang, trace_info,
-                                              [{lists, map, 2}, traced]),
-                  Kernel = peer_call(Config, erlang, whereis, [kernel_sup]),
-                  {flags, []} = peer_call(Config, erlang, trace_info, [Kernel, flags])
+                  {flags, []} = call(Config, erlang, trace_info, [new_processes, flags]),
+                  {traced, false} = call(Config, erlang, trace_info,
+                                         [{?MODULE, leaf, 1}, traced]),
+                  {traced, false} = call(Config, erlang, trace_info,
+                                         [{lists, map, 2}, traced]),
+                  Kernel = call(Config, erlang, whereis, [kernel_sup]),
+                  {flags, []} = call(Config, erlang, trace_info, [Kernel, flags])
           end).
-
-until(Fun) ->
-    until(Fun, erlang:monotonic_time(millisecond) + ?WAIT_MS).
-
-until(Fun, Deadline) ->
-    try Fun()
-    catch
-        error:Reason:Stack ->
-            case erlang:monotonic_time(millisecond) < Deadline of
-                true -> receive after 20 -> until(Fun, Deadline) end;
-                false -> erlang:raise(error, Reason, Stack)
-            end
-    end.
