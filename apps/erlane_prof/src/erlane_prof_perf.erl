@@ -14,7 +14,8 @@
 -define(NAMESPACE, "/proc/self/ns/pid").
 %% Records, then writes what was recorded to standard output, and leaves no file. Its standard
 %% input is ours: when that ends, the recording does, and when nobody reads, all does. What perf
-%% complains of comes with `!' before it.
+%% complains of comes with `!' before it. It is ended by SIGTERM: a shell starts what goes to the
+%% background with SIGINT ignored, and one that came before perf's own handler would be lost.
 -define(SCRIPT,
         "umask 077; D=$(mktemp -d) || exit 1\n"
         "trap 'rm -rf \"$D\"' EXIT; trap 'exit 1' PIPE TERM HUP INT\n"
@@ -22,7 +23,7 @@
         "\"$0\" record -q -F \"$2\" --call-graph fp --max-size=256M -p \"$1\" -o \"$D/data\""
         " -- sleep \"$3\" >\"$D/out\" 2>&1 </dev/null &\n"
         "P=$!\n"
-        "(read -r _ <&3; kill -INT $P) 2>/dev/null >/dev/null & R=$!\n"
+        "(read -r _ <&3; kill $P) 2>/dev/null >/dev/null & R=$!\n"
         "wait $P; S=$?\n"
         "kill $R 2>/dev/null\n"
         "[ -s \"$D/data\" ] || { sed 's/^/!/' \"$D/out\"; exit 1; }\n"

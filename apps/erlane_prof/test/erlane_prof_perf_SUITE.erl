@@ -8,7 +8,8 @@
 -export([all/0, groups/0, init_per_group/2, end_per_group/2]).
 -export([script/1, symbols/1, byte_by_byte/1, limit/1]).
 -export([not_installed/1, not_started_for_it/1, not_allowed/1, fails/1]).
--export([two_loops/1, recursion/1, several_processes/1, asked_to_stop/1, nothing_left/1]).
+-export([two_loops/1, recursion/1, several_processes/1, asked_to_stop/1,
+         stopped_before_it_records/1, nothing_left/1]).
 -export([start/1, stop/0]).
 
 -define(COOKIE, erlane_prof_perf_test).
@@ -19,7 +20,8 @@ all() ->
 groups() ->
     [{pure, [], [script, symbols, byte_by_byte, limit]},
      {refused, [], [not_installed, not_started_for_it, not_allowed, fails]},
-     {shares, [], [two_loops, recursion, several_processes, asked_to_stop, nothing_left]}].
+     {shares, [], [two_loops, recursion, several_processes, asked_to_stop,
+                   stopped_before_it_records, nothing_left]}].
 
 init_per_group(shares, Config) ->
     {ok, Peer, Node} =
@@ -171,34 +173,52 @@ recursion(Config) -> same(Config, [fun trees/0]).
 several_processes(Config) -> same(Config, [fun loops/0, fun trees/0, fun words/0]).
 
 %% Each function that has 5% of the CPU time by perf has the same share of the samples, but for 5
-%% points, and for what so few samples cannot tell: on a machine with other work they are few.
+%% points, for what so few samples cannot tell, and for the time in which a process ran and its
+%% scheduler had no processor: a sample cannot see that, and other work on the machine need not
+%% take as much from each scheduler. Three attempts, as that work comes and goes.
 same(Config, Programs) ->
-    Node = proplists:get_value(node, Config),
     Peer = proplists:get_value(peer, Config),
     ok = peer:call(Peer, ?MODULE, start, [Programs]),
     try
-        %% Both at once: who has how much of a processor changes with what else is there.
-        Self = self(),
-        Other = spawn_link(fun() ->
-                                   Self ! {self(), run(#{mode => perf, node => Node, for => 4000,
-                                                         hz => 500})}
-                           end),
-        {ok, Sample} = run(#{mode => sample, node => Node, for => 4000}),
-        {ok, Perf} = receive {Other, Answer} -> Answer end,
-        {PerfShares, PerfN} = shares(Perf),
-        {SampleShares, _} = shares(erlane_prof_profile:filter(Sample, #{state => [running, gc]})),
-        {_, SampleN} = shares(Sample),
-        ct:pal("perf ~b: ~p~nsample ~b: ~p", [PerfN, PerfShares, SampleN, SampleShares]),
-        ?assert(PerfN > 20 andalso SampleN > 20),
-        [begin
-             Sampled = maps:get(F, SampleShares, 0.0),
-             Error = 3 * math:sqrt(max(Share, Sampled) * (1 - min(Share, Sampled))
-                                   * (1 / PerfN + 1 / SampleN)),
-             ?assert(abs(Share - Sampled) =< 0.05 + Error, {F, Share, Sampled, Error})
-         end || {F, Share} <- maps:to_list(PerfShares), Share > 0.05]
+        Busy = min(length(Programs), peer:call(Peer, erlang, system_info, [schedulers_online])),
+        same(Config, Busy, 3)
     after
         ok = peer:call(Peer, ?MODULE, stop, [])
     end.
+
+same(Config, Busy, Attempts) ->
+    {Different, Seen} = differences(Config, Busy),
+    case Different of
+        [] -> ok;
+        _ when Attempts > 1 -> same(Config, Busy, Attempts - 1);
+        _ -> ct:fail({Different, Seen})
+    end.
+
+differences(Config, Busy) ->
+    Node = proplists:get_value(node, Config),
+    Ms = 3000,
+    %% Both at once: who has how much of a processor changes with what else is there.
+    Self = self(),
+    Other = spawn_link(fun() ->
+                               Self ! {self(), run(#{mode => perf, node => Node, for => Ms,
+                                                     hz => 500})}
+                       end),
+    {ok, Sample} = run(#{mode => sample, node => Node, for => Ms}),
+    {ok, Perf} = receive {Other, Answer} -> Answer end,
+    {PerfShares, PerfN, PerfNs} = shares(Perf),
+    {SampleShares, _, _} = shares(erlane_prof_profile:filter(Sample, #{state => [running, gc]})),
+    {_, SampleN, _} = shares(Sample),
+    Missing = max(0.0, 1 - PerfNs / (Busy * Ms * 1000000)),
+    ct:pal("perf ~b, ~.3f missing: ~p~nsample ~b: ~p",
+           [PerfN, Missing, PerfShares, SampleN, SampleShares]),
+    ?assert(PerfN > 20 andalso SampleN > 20),
+    Different = [{F, Share, Sampled, Error}
+                 || {F, Share} <- maps:to_list(PerfShares), Share > 0.05,
+                    Sampled <- [maps:get(F, SampleShares, 0.0)],
+                    Error <- [3 * math:sqrt(max(Share, Sampled) * (1 - min(Share, Sampled))
+                                            * (1 / PerfN + 1 / SampleN))],
+                    abs(Share - Sampled) > 0.05 + Error + Missing],
+    {Different, #{missing => Missing, perf => PerfShares, sample => SampleShares}}.
 
 %% Of the innermost functions of this module: what they call in C is theirs.
 shares(#{rows := Rows}) ->
@@ -210,7 +230,8 @@ shares(#{rows := Rows}) ->
     Sums = lists:foldl(fun({F, Ns, _}, Acc) ->
                                maps:update_with(F, fun(Sum) -> Sum + Ns end, Ns, Acc)
                        end, #{}, Ours),
-    {maps:map(fun(_, Ns) -> Ns / max(1, Total) end, Sums), lists:sum([N || {_, _, N} <- Ours])}.
+    {maps:map(fun(_, Ns) -> Ns / max(1, Total) end, Sums), lists:sum([N || {_, _, N} <- Ours]),
+     Total}.
 
 %% What there is until then.
 asked_to_stop(Config) ->
@@ -225,6 +246,17 @@ asked_to_stop(Config) ->
     ok = peer:call(Peer, ?MODULE, stop, []),
     ?assert(Us < 40000000, Us),
     ?assert(lists:any(fun(Note) -> string:find(Note, "as asked") =/= nomatch end, Notes), Notes).
+
+%% A perf that is not yet there to be asked ends as well.
+stopped_before_it_records(Config) ->
+    Options = #{mode => perf, node => proplists:get_value(node, Config), for => 30000,
+                progress => fun(_) -> stop end},
+    {Us, {error, {declined, _, _}}} =
+        timer:tc(fun() ->
+                         perf(Config, "trap '' INT; for _ in $(seq 300); do sleep 0.1; done",
+                              fun() -> run(Options) end)
+                 end),
+    ?assert(Us < 20000000, Us).
 
 %% A caller that is killed takes perf and its files with it.
 nothing_left(Config) ->
