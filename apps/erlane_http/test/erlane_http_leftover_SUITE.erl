@@ -180,7 +180,7 @@ drain_of_the_silent(Config) ->
 %% Who says something after a while is answered, also in pieces; who does not is closed in time.
 silent_for_long(Config) ->
     Port = start(Config, fun(_) -> {200, [], <<"x">>} end,
-                 #{defer_accept => false, head_timeout => 1200}),
+                 #{defer_accept => false, head_timeout => 3000}),
     [Never, Late, Slow] = [connect(Port) || _ <- [1, 2, 3]],
     connections(3),
     ?assertEqual({error, timeout}, gen_tcp:recv(Never, 0, 700)),
@@ -193,13 +193,13 @@ silent_for_long(Config) ->
 
 %% A short idle timeout is kept, also if the last request came just before the timer.
 short_idle_timeout(Config) ->
-    Port = start(Config, fun(_) -> {200, [], <<"x">>} end, #{idle_timeout => 400}),
+    Port = start(Config, fun(_) -> {200, [], <<"x">>} end, #{idle_timeout => 1000}),
     C = connect(Port),
     {200, _, _} = get(C, "/"),
-    ?assertEqual({error, timeout}, gen_tcp:recv(C, 0, 300)),
+    ?assertEqual({error, timeout}, gen_tcp:recv(C, 0, 600)),
     {200, _, _} = get(C, "/"),
     {Us, true} = timer:tc(fun() -> is_closed(C) end),
-    ?assert(Us >= 350000 andalso Us < 1500000, Us).
+    ?assert(Us >= 900000 andalso Us < 10000000, Us).
 
 %%% A body that is read while the answer is made
 

@@ -579,7 +579,7 @@ relays_expire(Config) ->
     ],
     Idle = #{reason => idle, to_a => 0, to_b => 0},
     [?assertEqual(Idle, await(Caller, 5000)) || Caller <- Callers],
-    ?assert(lists:last(times(Echoes)) < 500000),
+    ?assert(lists:last(times(Echoes)) < 2000000),
     [?assertMatch({error, _}, gen_tcp:recv(End, 0, 5000)) || End <- Ends],
     [ok = gen_tcp:close(End) || End <- Ends].
 
@@ -611,7 +611,7 @@ stop_3000() ->
     ?assertEqual([{error, closed}], lists:usort([await(Waiter) || Waiter <- Waiters])),
     %% The poll sets of the lanes go, too.
     wait_until(fun() -> erlane_ct:fds() =< Before - Lanes end),
-    ?assert(Ms < 2000),
+    ?assert(Ms < 10000),
     ok.
 
 %% Closing waits for a peer that takes nothing; the lane and its scheduler do not.
@@ -635,13 +635,13 @@ linger_slow_peer(Config) ->
     InKernel = erlane_ct:keep(Closer(60000, [{sndbuf, 1 bsl 20}])),
     Echoes = echoes(Config, OnLane),
     _ = [Pid ! go || Pid <- [Queued, InKernel]],
-    {true, QueuedMs} = await(Queued, 8000),
-    {false, KernelMs} = await(InKernel, 8000),
+    {true, QueuedMs} = await(Queued, 20000),
+    {false, KernelMs} = await(InKernel, 20000),
     ct:pal("close: ~b ms with a queue, ~b ms without", [QueuedMs, KernelMs]),
     ?assert(QueuedMs >= 2900),
-    ?assert(QueuedMs < 5000),
-    ?assert(KernelMs < 5000),
-    ?assert(lists:last(times(Echoes)) < 200000).
+    ?assert(QueuedMs < 8000),
+    ?assert(KernelMs < 8000),
+    ?assert(lists:last(times(Echoes)) < 1500000).
 
 %%% Foreign things
 

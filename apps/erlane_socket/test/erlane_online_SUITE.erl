@@ -311,7 +311,7 @@ stop_offline() ->
         within(stop, fun() -> application:stop(erlane_socket) end)
     end),
     ?assertEqual([{error, closed}], lists:usort([await(Pid, ?DEADLINE) || Pid <- Readers])),
-    ?assert(Ms < 2000),
+    ?assert(Ms < 10000),
     {ok, _} = application:ensure_all_started(erlane_socket),
     ?assertEqual(1, erlang:system_info(schedulers_online)),
     ?assertEqual([1], lanes()),

@@ -157,7 +157,7 @@ deadline_not_restarted(Config) ->
     ok = await(Feeder),
     ?assertEqual({error, timeout}, Answer),
     ?assert(Ms >= 149),
-    ?assert(Ms < 1000).
+    ?assert(Ms < 5000).
 
 %% The reply and the timeout meet at every distance; no byte is lost or doubled.
 timeout_race(Config) ->
