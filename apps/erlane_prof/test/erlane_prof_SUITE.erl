@@ -2,7 +2,7 @@
 %% Looking into a node: this one, and others that have nothing of erlane.
 -module(erlane_prof_SUITE).
 
--import(erlane_prof_ct, [until/1]).
+-import(erlane_prof_ct, [long_call/1, until/1]).
 
 -include_lib("stdlib/include/assert.hrl").
 
@@ -159,25 +159,32 @@ coming_and_going(_Config) ->
 %% A process in a long native call answers nobody, nor does its scheduler: samples come all the
 %% same, and say so; the caller is never kept.
 native_call(_Config) ->
-    Call = long_call(4000),
+    Call = long_call(2000),
     {ok, Probe} = erlane_prof:attach(node(), #{procs => 5}),
     {ok, _} = erlane_prof:sample(Probe),
+    _ = process_flag(scheduler, 2),
+    during(Call, Probe, 3),
+    _ = process_flag(scheduler, 0),
+    until(fun() -> {ok, #{counts_late := false}} = erlane_prof:sample(Probe) end),
+    ok = erlane_prof:detach(Probe).
+
+%% More than once if no sample fell into the call, for who has a processor when is not ours to say.
+during(Call, Probe, Attempts) ->
     Self = self(),
     _ = spawn_opt(fun() ->
                           Self ! begun,
                           _ = Call(),
                           Self ! ended
                   end, [link, {scheduler, 1}]),
-    _ = process_flag(scheduler, 2),
     receive begun -> ok end,
     Samples = until_ended(Probe, []),
-    _ = process_flag(scheduler, 0),
-    until(fun() -> {ok, #{counts_late := false}} = erlane_prof:sample(Probe) end),
-    ok = erlane_prof:detach(Probe),
-    ?assert(lists:max([Us || {Us, _} <- Samples]) < 6000000, Samples),
+    [?assert(Us < 10000000, Samples) || {Us, _} <- Samples],
     %% The probe may itself have been in the queue of that scheduler: then it took as long.
-    ?assert(lists:any(fun({Us, Answer}) -> Answer =:= late orelse Us > 1000000 end, Samples),
-            Samples).
+    case lists:any(fun({Us, Answer}) -> Answer =:= late orelse Us > 1000000 end, Samples) of
+        true -> ok;
+        false when Attempts > 1 -> during(Call, Probe, Attempts - 1);
+        false -> ct:fail(Samples)
+    end.
 
 until_ended(Probe, Samples) ->
     receive
@@ -191,15 +198,6 @@ until_ended(Probe, Samples) ->
                    {error, {timeout, _}} -> timeout
                end,
         until_ended(Probe, [{Us, What} | Samples])
-    end.
-
-%% A native call of about two seconds: it does not yield, and its time goes with the cube of the
-%% bits.
-long_call(Bits) ->
-    Power = fun(N) -> crypto:mod_pow(2, (1 bsl N) - 1, (1 bsl N) - 3) end,
-    case timer:tc(Power, [Bits]) of
-        {Us, _} when Us > 500000 -> fun() -> Power(Bits * 3 div 2) end;
-        _ -> long_call(Bits * 5 div 4)
     end.
 
 %% Names are looked for in the dictionary, which may be larger than we are to become.

@@ -3,7 +3,7 @@
 -module(erlane_prof_ct).
 
 -export([init_suite/2, end_suite/0, init_there/4, connected/2, peer/2, end_case/1]).
--export([call/4, agents/2, until/1]).
+-export([call/4, agents/2, until/1, long_call/1]).
 
 -define(WAIT_MS, 20000).
 
@@ -73,4 +73,23 @@ until(Fun, Deadline) ->
                 true -> receive after 20 -> until(Fun, Deadline) end;
                 false -> erlang:raise(error, Reason, Stack)
             end
+    end.
+
+%% @doc A native call that takes this many ms of a processor's time and does not yield. Its time
+%% goes with the cube of the bits.
+-spec long_call(Ms :: pos_integer()) -> fun(() -> term()).
+long_call(Ms) ->
+    long_call(Ms, 2000).
+
+long_call(Ms, Bits) ->
+    Power = fun(N) -> crypto:mod_pow(2, (1 bsl N) - 1, (1 bsl N) - 3) end,
+    %% Not the time of day: with other work on the machine a short call takes long, too.
+    {Before, _} = statistics(runtime),
+    _ = Power(Bits),
+    case statistics(runtime) of
+        {After, _} when After - Before > 300 ->
+            Longer = round(Bits * math:pow(Ms / (After - Before), 1 / 3)),
+            fun() -> Power(Longer) end;
+        _ ->
+            long_call(Ms, Bits * 5 div 4)
     end.

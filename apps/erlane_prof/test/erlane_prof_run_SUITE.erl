@@ -2,7 +2,7 @@
 %% Taking a profile: what it says of processes whose doings are known, and what is left of it.
 -module(erlane_prof_run_SUITE).
 
--import(erlane_prof_ct, [agents/2, call/4, until/1]).
+-import(erlane_prof_ct, [agents/2, call/4, long_call/1, until/1]).
 
 -include_lib("stdlib/include/assert.hrl").
 
@@ -94,7 +94,7 @@ sleeper_is_asked_once(_Config) ->
 %% A process in a native call does not answer: that is what is seen, and nobody waits for it. If it
 %% has the scheduler of our timer, no look can be made, and that is said.
 native_call(_Config) ->
-    Call = long_call(2000),
+    Call = long_call(700),
     Self = self(),
     Pid = spawn_opt(fun() ->
                             true = register(prof_run_native, self()),
@@ -115,15 +115,6 @@ native_call(_Config) ->
 natives(Call) ->
     _ = Call(),
     natives(Call).
-
-%% A native call of about a second: it does not yield, and its time goes with the cube of the
-%% bits.
-long_call(Bits) ->
-    Power = fun(N) -> crypto:mod_pow(2, (1 bsl N) - 1, (1 bsl N) - 3) end,
-    case timer:tc(Power, [Bits]) of
-        {Us, _} when Us > 500000 -> fun() -> Power(Bits) end;
-        _ -> long_call(Bits * 5 div 4)
-    end.
 
 %% Processes that live for some milliseconds are in the picture, by what they do.
 short_lived(_Config) ->
