@@ -71,11 +71,12 @@ within(What, Fun) ->
 lanes() -> within(lanes, fun erlane_socket:lanes/0).
 
 %% Connected sockets on lane I, passive. Their owner is a process that does nothing, so that
-%% they do not follow anybody, and they are used by others.
+%% they do not follow anybody, and they are used by others. Small buffers: what is under way at the
+%% end of a stream is read soon, also on a busy machine.
 pair_on(I) ->
     Parent = self(),
     Pid = spawn_link(fun() ->
-        Opts = [binary, {active, false}, {erlane, #{lane => I}}],
+        Opts = [binary, {active, false}, {sndbuf, 16384}, {recbuf, 16384}, {erlane, #{lane => I}}],
         {L, Port} = erlane_ct:listen(?ERLANE, Opts),
         C = erlane_ct:connect(?ERLANE, Port, Opts),
         S = erlane_ct:accept(L),
@@ -418,7 +419,7 @@ active_silence() ->
 owned_pair_on(I) ->
     Parent = self(),
     _ = spawn_link(fun() ->
-        Opts = [binary, {active, false}, {erlane, #{lane => I}}],
+        Opts = [binary, {active, false}, {sndbuf, 16384}, {recbuf, 16384}, {erlane, #{lane => I}}],
         {L, Port} = erlane_ct:listen(?ERLANE, Opts),
         C = erlane_ct:connect(?ERLANE, Port, Opts),
         S = erlane_ct:accept(L),
