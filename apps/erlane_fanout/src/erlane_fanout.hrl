@@ -17,7 +17,7 @@
 -define(SUBS, erlane_fanout_subs).        % #row{}
 %% {{Ring, First}, Last, Messages}, {{Ring, -First}, Last, Frames}, {{Ring, 0}, Atomics}
 -define(RING, erlane_fanout_ring).
--define(RETAIN, erlane_fanout_retain).    % {Topic, Stamp, Message, Bytes}
+-define(RETAIN, erlane_fanout_retain).    % {Topic, Stamp, {message, Message} | none, Bytes}
 
 %% A subscription as it is known beside its lane: what a new lane starts from after a crash.
 -record(row, {sub :: erlane_fanout_sub:sub(), lane :: pos_integer(),

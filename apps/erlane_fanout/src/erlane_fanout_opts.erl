@@ -8,7 +8,7 @@
 
 -type config() :: #{lanes := schedulers | pos_integer(), inbox := pos_integer(),
                     limit := pos_integer() | infinity, retained := non_neg_integer(),
-                    retained_bytes := non_neg_integer()}.
+                    retained_bytes := non_neg_integer(), forgotten := non_neg_integer()}.
 -type policy() :: drop_oldest | drop_newest | {conflate, fun((term()) -> term())}
                 | disconnect | block.
 -type mode() :: push | pull | frames | {socket, Socket :: term(), Framing :: term()}.
@@ -17,11 +17,12 @@
 
 %% @doc `lanes': how many, `schedulers': one for each scheduler online at the start; `inbox':
 %% bytes that wait in a lane at most; `limit': of a subscription that names none, in bytes;
-%% `retained' and `retained_bytes': messages and bytes kept for later subscribers.
+%% `retained' and `retained_bytes': messages and bytes kept for later subscribers; `forgotten':
+%% for how many seconds it is known of a topic that its message was forgotten.
 -spec defaults() -> config().
 defaults() ->
     #{lanes => schedulers, inbox => 16777216, limit => 1048576, retained => 100000,
-      retained_bytes => 67108864}.
+      retained_bytes => 67108864, forgotten => 86400}.
 
 %% @doc Completes the options. A wrong one is named: `{Key, unknown_option}' or
 %% `{Key, {badarg, Value}}'.
@@ -46,7 +47,8 @@ valid(lanes, N) -> N =:= schedulers orelse within(N, 1, 1023);
 valid(inbox, N) -> within(N, 65536, 1 bsl 32);
 valid(limit, N) -> N =:= infinity orelse within(N, 1, 1 bsl 32);
 valid(retained, N) -> within(N, 0, 1 bsl 32);
-valid(retained_bytes, N) -> within(N, 0, 1 bsl 40).
+valid(retained_bytes, N) -> within(N, 0, 1 bsl 40);
+valid(forgotten, N) -> within(N, 0, 1 bsl 32).
 
 within(N, Min, Max) -> is_integer(N) andalso N >= Min andalso N =< Max.
 
