@@ -98,14 +98,17 @@ format_error(Reason) ->
 %% how many frames a stack may have. `procs' are the processes, by pid or registered name.
 %% `progress' is called twice a second with what there is, and may answer `stop'.
 %%
-%% In mode `trace' an event counts as 100 bytes of a file on the node; `functions' may be `['_']',
-%% all that are loaded, if `force' is true; `with' adds `spawns', `messages' or `gc'; and `progress'
-%% is also told how much of the file is `read', of how many `bytes'.
+%% In mode `trace' `functions' may be `['_']', all that are loaded, if `force' is true; `with' adds
+%% `spawns', `messages' or `gc'; and `progress' is also told how much of the trace is `read', of how
+%% many `bytes'. `tracer' is what the trace goes through: native code where the node has it
+%% (`auto'), `native' or not at all, or the VM's file port (`port'), for which an event counts as
+%% 100 bytes of the file. `buffer' is how many bytes the native code keeps for each thread: 64 MB
+%% for all, 8 MB at most. What does not fit is dropped, and counted as `lost'.
 %%
 %% It ends early, with what it has, when the node's run queues are long three seconds running,
-%% when the agent has used its 64 MB, or the connection is lost; mode `trace' also when the node's
-%% memory has grown by 32 MB and a twentieth, or its disk is full; `notes' say so. If the caller
-%% ends, nothing stays on the node.
+%% when the agent has used its 64 MB, or the connection is lost; mode `trace' also when its disk is
+%% full, and with the file port when the node's memory has grown by 32 MB and a twentieth; `notes'
+%% say so. If the caller ends, nothing stays on the node.
 -spec run(erlane_prof_run:options()) ->
           {ok, erlane_prof_profile:profile()} | {error, error()}.
 run(Options) ->

@@ -15,6 +15,7 @@
                      events := pos_integer(), node => node(), procs => all | [pid() | atom()],
                      functions => [module() | {module(), atom() | '_', arity() | '_'}],
                      force => boolean(), with => [spawns | messages | gc],
+                     tracer => auto | native | port, buffer => pos_integer(),
                      hz => 1..1000, depth => 8..64,
                      progress => fun((progress()) -> continue | stop), ship => beam | forms}.
 -type error() :: {option, Key :: atom(), Why :: string()} | erlane_prof_attach:error().
@@ -52,7 +53,8 @@ schedulers(_) ->
 
 check(Options) when is_map(Options) ->
     Defaults = #{node => node(), hz => 100, depth => 64, procs => all, functions => [],
-                 force => false, with => [], progress => fun(_) -> continue end, ship => beam},
+                 force => false, with => [], tracer => auto, ship => beam,
+                 progress => fun(_) -> continue end},
     Needed = [Key || Key <- [mode, for, events], not is_map_key(Key, Options)],
     case Needed of
         [Key | _] -> {error, {option, Key, "is required"}};
@@ -107,6 +109,11 @@ option(force, Force) ->
 option(with, With) ->
     is_list(With) andalso With -- [spawns, messages, gc] =:= []
         orelse "must be a list of spawns, messages and gc, each once at most";
+option(tracer, Tracer) ->
+    lists:member(Tracer, [auto, native, port]) orelse "must be auto, native or port";
+option(buffer, Bytes) ->
+    is_integer(Bytes) andalso Bytes >= 1024 andalso Bytes =< 1 bsl 30
+        orelse "must be a number of bytes from 1,024 to 1,073,741,824";
 option(progress, Fun) ->
     is_function(Fun, 1) orelse "must be a function of one argument";
 option(ship, Ship) ->
@@ -150,7 +157,8 @@ start(#{node := Node, for := For, progress := Progress, depth := Depth} = Option
 modules(sample) -> [erlane_prof_sampler, erlane_prof_asker];
 modules(latency) -> [erlane_prof_latency, erlane_prof_open, erlane_prof_histogram,
                      erlane_prof_counts, erlane_prof_session];
-modules(trace) -> [erlane_prof_trace, erlane_prof_trace_names, erlane_prof_asker,
+modules(trace) -> [erlane_prof_trace, erlane_prof_trace_native, erlane_prof_trace_port,
+                   erlane_prof_trace_names, erlane_prof_trace_object, erlane_prof_asker,
                    erlane_prof_session];
 modules(schedulers) -> [erlane_prof_threads, erlane_prof_session];
 modules(_) -> [erlane_prof_counts, erlane_prof_session].
@@ -304,6 +312,8 @@ values(trace) -> [#{name => wall, unit => nanoseconds}, #{name => calls, unit =>
 values(memory) -> [#{name => words, unit => words}, #{name => calls, unit => count}].
 
 ended(time, _) -> [];
+ended(unloaded, Stats) ->
+    [f("ended early, after ~.1f s: the node unloaded the tracer", [seconds(Stats)])];
 ended(events, #{events := N}) -> [f("ended at its limit of ~b events", [N])];
 ended({grown, Bytes}, Stats) ->
     [f("ended early, after ~.1f s: the node's memory grew by ~b MB",

@@ -52,9 +52,9 @@ procs(List) ->
 pid(Pid) when is_pid(Pid) -> Pid;
 pid(Name) -> whereis(Name).
 
-%% @doc A session whose messages go to a process or a port, which ends with it and with the caller,
-%% who alone has its handle. The text that is thrown says who traces already.
--spec create(Tracer :: pid() | port(), [mfa()]) -> session().
+%% @doc A session whose events go to a process, a port or a tracer module, which ends with it and
+%% with the caller, who alone has its handle. The text that is thrown says who traces already.
+-spec create(Tracer :: pid() | port() | {module(), term()}, [mfa()]) -> session().
 create(Tracer, Functions) ->
     case release() >= 27 of
         true ->
@@ -69,10 +69,10 @@ create(Tracer, Functions) ->
             none
     end.
 
-%% A port gets calls, beside which there may be counters. To ask for those stops all schedulers.
+%% A trace gets calls, beside which there may be counters. To ask for those stops all schedulers.
 is_free(Function, Tracer) ->
     erlang:trace_info(Function, traced) =:= {traced, false}
-        andalso (is_port(Tracer)
+        andalso (not is_pid(Tracer)
                  orelse erlang:trace_info(Function, call_time) =:= {call_time, false}
                  andalso erlang:trace_info(Function, call_count) =:= {call_count, false}).
 

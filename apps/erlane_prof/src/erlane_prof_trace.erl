@@ -2,11 +2,9 @@
 %% @doc Follows each call and return of named functions, and what processes wait for. Runs on the
 %% node that is looked at, as the worker of erlane_prof_agent.
 %%
-%% The VM itself writes what happens to a file, by the port that OTP has for this. Such a port
-%% drops nothing, but does not hold up those who are traced either: what it has not written waits
-%% in memory. So it is limited by the size of the file and by what the VM has grown; both are
-%% looked at ten times a second. Nothing is read while the trace is on. After it the file goes to
-%% the caller in pieces, who makes something of it.
+%% What happens comes to a file: by erlane_prof_trace_native if the node has what that needs, else
+%% by erlane_prof_trace_port, which every node has. After the trace the file goes to the caller in
+%% pieces, who makes something of it; nothing is read while it is on.
 %%
 %% The file has no name when the trace begins: whatever happens to us or to the VM, the kernel
 %% gives its space back. It is in a directory of our own until then, as names in one that all may
@@ -15,12 +13,8 @@
 
 -export([prepare/1, undo/1, work/2]).
 
-%% What an event counts in bytes of the file.
--define(EVENT_BYTES, 100).
--define(LOOK_MS, 100).
 -define(STATS_MS, 500).
--define(DRIVER, "trace_file_drv").
-%% Each call says where it returns to, without which tail calls could not be told.
+%% A call says where it returns to, if tail calls could not be told without that.
 -define(MATCH, [{'_', [], [{message, {caller}}]}]).
 -define(FLAGS, [call, return_to, arity, running, exiting, monotonic_timestamp]).
 %% Pieces, and how many are under way.
@@ -29,15 +23,9 @@
 %% The guard's patience, from the last sign of the caller.
 -define(PATIENCE_MS, 10000).
 -define(DELIVERED_MS, 2000).
-%% What is not written by then is lost.
--define(WRITTEN_MS, 5000).
-%% How much the VM may grow: so many bytes, or this part of what it was.
--define(GROWTH, 33554432).
--define(GROWTH_PART, 20).
--define(PAGE, 4096).
--define(CODE_BYTES, 4000000).
 
--record(trace, {session, port, file, dir, procs, flags, patterns, guard}).
+%% `back' is the module that brings events to the file, `handle' what it has for that.
+-record(trace, {back, handle, session, file, dir, procs, flags, patterns, guard}).
 
 %% @doc Opens the file and switches tracing on. The text says why not.
 -spec prepare(erlane_prof_agent:options()) ->
@@ -46,21 +34,15 @@ prepare(#{functions := Wanted, worker := Worker} = Options) ->
     try
         {Patterns, Functions} = erlane_prof_session:functions(Wanted),
         Procs = erlane_prof_session:procs(maps:get(procs, Options, all)),
+        Back = back(maps:get(tracer, Options, auto)),
+        Top = erlane_prof_trace_object:called_from_top(Patterns),
         Dir = directory(),
-        File = filename:join(Dir, "trace"),
-        Flags = flags(maps:get(with, Options, [])),
-        Port = open(File, Dir),
-        Trace = #trace{session = session(Port, Functions, Dir), port = Port, file = File,
-                       dir = Dir, procs = Procs, flags = Flags, patterns = Patterns,
-                       guard = self()},
+        Trace0 = #trace{back = Back, file = filename:join(Dir, "trace"), dir = Dir, procs = Procs,
+                        patterns = Patterns, guard = self(),
+                        flags = flags(maps:get(with, Options, []))},
+        Trace = session(opened(Trace0, Options), Functions),
         try
-            _ = [erlane_prof_session:function(Trace#trace.session, Pattern, ?MATCH, [local])
-                 || Pattern <- Patterns],
-            ok = erlane_prof_session:process(Trace#trace.session, Procs, true,
-                                             [{tracer, Port} | Flags]),
-            %% What we do is not what the node does.
-            _ = [erlane_prof_session:process(Trace#trace.session, [Own], false, Flags)
-                 || Procs =:= all, Own <- [self(), Worker]],
+            switch_on(Trace, Top, Worker),
             {ok, [{undo, ?MODULE, Trace}], Trace}
         catch
             Class:Reason:Stack ->
@@ -70,6 +52,14 @@ prepare(#{functions := Wanted, worker := Worker} = Options) ->
     catch
         throw:Why -> {error, Why};
         error:badarg -> {error, "a process to look at has ended, or is traced by somebody"}
+    end.
+
+back(port) -> erlane_prof_trace_port;
+back(Wanted) ->
+    case erlane_prof_trace_native:there() of
+        true -> erlane_prof_trace_native;
+        false when Wanted =:= auto -> erlane_prof_trace_port;
+        false -> throw("it has not the native code that a trace was to go through")
     end.
 
 %% Collections of garbage are not followed beside another session, which may do it too: that can
@@ -84,37 +74,53 @@ flags(With) ->
                                 gc -> [garbage_collection]
                             end || What <- With]).
 
-session(Port, Functions, Dir) ->
+opened(#trace{back = Back, file = File, dir = Dir} = Trace, Options) ->
     try
-        erlane_prof_session:create(Port, Functions)
+        Trace#trace{handle = Back:open(File, Options)}
     catch
         Class:Reason:Stack ->
-            close(Port),
-            remove(filename:join(Dir, "trace"), Dir),
+            remove(File, Dir),
             erlang:raise(Class, Reason, Stack)
     end.
 
+session(#trace{back = Back, handle = Handle, file = File, dir = Dir} = Trace, Functions) ->
+    try
+        Trace#trace{session = erlane_prof_session:create(Back:tracer(Handle), Functions)}
+    catch
+        Class:Reason:Stack ->
+            ok = Back:close(Handle),
+            remove(File, Dir),
+            erlang:raise(Class, Reason, Stack)
+    end.
+
+switch_on(#trace{back = Back, handle = Handle, session = Session, procs = Procs, flags = Flags,
+                 patterns = Patterns}, Top, Worker) ->
+    _ = [erlane_prof_session:function(Session, Pattern, ?MATCH, [local]) || Pattern <- Patterns],
+    _ = [erlane_prof_session:function(Session, Function, true, [local]) || Function <- Top],
+    Tracer = case Back:tracer(Handle) of
+                 {Module, State} -> {tracer, Module, State};
+                 Port -> {tracer, Port}
+             end,
+    ok = erlane_prof_session:process(Session, Procs, true, [Tracer | Flags]),
+    %% What we do is not what the node does.
+    _ = [erlane_prof_session:process(Session, [Own], false, Flags)
+         || Procs =:= all, Own <- [self(), Worker]],
+    ok.
+
 %% @doc Switches off what was switched on, and nothing else.
 -spec undo(term()) -> ok.
-undo(#trace{port = Port, file = File, dir = Dir} = Trace) ->
+undo(#trace{back = Back, handle = Handle, file = File, dir = Dir} = Trace) ->
     clear(Trace),
-    close(Port),
+    ok = Back:close(Handle),
     remove(File, Dir).
 
 clear(#trace{session = Session, procs = Procs, flags = Flags, patterns = Patterns}) ->
     erlane_prof_session:clear(Session, Procs, Flags, [{P, [local]} || P <- Patterns]).
 
-%% It is closed when it has written all, which nobody waits for here.
-close(Port) ->
-    true = exit(Port, kill),
-    ok.
-
 remove(File, Dir) ->
     _ = file:delete(File, [raw]),
     _ = file:del_dir(Dir),
     ok.
-
-%%% The file
 
 %% Nobody else can have made it, and nobody else can look into it.
 directory() ->
@@ -129,42 +135,23 @@ directory() ->
             throw(erlane_prof_session:text("~ts: ~ts", [Dir, file:format_error(Reason)]))
     end.
 
-open(File, Dir) ->
-    try
-        Priv = case code:priv_dir(runtime_tools) of
-                   {error, bad_name} -> throw("it has no runtime_tools, whose port writes a trace");
-                   Found -> Found
-               end,
-        case erl_ddll:load_driver(filename:join(Priv, "lib"), ?DRIVER) of
-            ok -> ok;
-            {error, permanent} -> ok;
-            {error, Reason} -> throw(["the port that writes a trace: ",
-                                      erl_ddll:format_error(Reason)])
-        end,
-        open_port({spawn, ?DRIVER ++ " n " ++ File}, [eof])
-    catch
-        Class:Why:Stack ->
-            remove(File, Dir),
-            erlang:raise(Class, Why, Stack)
-    end.
-
 %%% While it is on
 
 %% @doc Watches the file until told to finish, and hands it over.
 -spec work(term(), map()) -> no_return().
-work(#trace{port = Port, file = File, dir = Dir} = Trace, #{events := Events} = Options) ->
+work(#trace{back = Back, handle = Handle, file = File, dir = Dir} = Trace,
+     #{events := Events} = Options) ->
     process_flag(priority, high),
-    Began = erlang:monotonic_time(nanosecond),
     %% What was written before now is already there, so it is not before the first event.
-    Ref = monitor(port, Port),
-    {ok, Fd} = file:open(File, [read, raw, binary]),
+    Began = Back:now(),
+    {Fd, Sink} = Back:attach(Handle, File),
     remove(File, Dir),
-    Before = erlane_prof_trace_names:before(Trace#trace.procs),
-    watch(Options#{trace => Trace, fd => Fd, monitor => Ref, began => Began, before => Before,
-                   limit => Events * ?EVENT_BYTES, open => 0, sent => Began, stopping => false,
-                   closed => false, rss => rss()}).
+    Before = erlane_prof_trace_names:before(Trace#trace.procs, fun Back:key/1),
+    watch(Options#{trace => Trace, back => Back, fd => Fd, sink => Sink, began => Began,
+                   before => Before, limit => Events, open => 0, sent => Began,
+                   stopping => false}).
 
-watch(#{guard := Guard, clean := Clean, undo := Undo, monitor := Monitor, open := Open} = S) ->
+watch(#{guard := Guard, clean := Clean, undo := Undo, open := Open, back := Back} = S) ->
     receive
         finish ->
             finish(S);
@@ -173,54 +160,36 @@ watch(#{guard := Guard, clean := Clean, undo := Undo, monitor := Monitor, open :
         {'EXIT', Guard, _} ->
             Clean(Undo),
             exit(shutdown);
-        {'DOWN', Monitor, port, _, Reason} ->
-            watch(stop({file, Reason}, S#{closed := true}));
-        _ ->
-            watch(S)
-    after ?LOOK_MS ->
+        Message ->
+            watch(looked(Back:told(Message, maps:get(sink, S)), S))
+    after Back:look_ms() ->
         watch(look(S))
     end.
 
-look(#{fd := Fd, limit := Limit, to := To, began := Began, sent := Sent, open := Open} = S) ->
-    {ok, Size} = file:position(Fd, eof),
-    Now = erlang:monotonic_time(nanosecond),
+look(#{back := Back, sink := Sink, to := To, began := Began, sent := Sent, open := Open} = S0) ->
+    S = looked(Back:look(Sink), S0),
+    Now = Back:now(),
     Due = Now - Sent >= ?STATS_MS * 1000000,
+    #{events := Events} = Stats = stats(Began, Now, S),
     Told = case Due andalso Open =:= 0 of
-               true -> erlane_prof_agent:send(To, {rows, self(), [], [], stats(Size, Began)});
+               true -> erlane_prof_agent:send(To, {rows, self(), [], [], Stats});
                false -> later
            end,
     S1 = case Told of
              ok -> S#{sent := Now, open := 1};
              _ -> S
          end,
-    case Size >= Limit of
+    case Events >= maps:get(limit, S) of
         true -> stop(events, S1);
-        false -> grown(S1)
+        false -> S1
     end.
 
-%% It is asked of the system, as the VM asks all its schedulers, of which one may be busy for long.
-grown(#{rss := Before} = S) when is_integer(Before) ->
-    case rss() of
-        Now when is_integer(Now), Now - Before > ?GROWTH, Now - Before > Before div ?GROWTH_PART ->
-            stop({grown, Now - Before}, S);
-        _ -> S
-    end;
-grown(S) ->
-    S.
+looked({ok, Sink}, S) -> S#{sink := Sink};
+looked({stop, Why, Sink}, S) -> stop(Why, S#{sink := Sink}).
 
-rss() ->
-    case file:open("/proc/self/statm", [read, raw, binary]) of
-        {ok, Fd} ->
-            {ok, Line} = file:read(Fd, 100),
-            ok = file:close(Fd),
-            [_, Pages | _] = binary:split(Line, <<" ">>, [global]),
-            ?PAGE * binary_to_integer(Pages);
-        {error, _} -> unknown
-    end.
-
-stats(Size, Began) ->
-    #{events => Size div ?EVENT_BYTES, lost => 0, bytes => Size,
-      ns => erlang:monotonic_time(nanosecond) - Began}.
+stats(Began, Now, #{back := Back, sink := Sink}) ->
+    {Events, Lost, Bytes} = Back:counts(Sink),
+    #{events => Events, lost => Lost, bytes => Bytes, ns => Now - Began}.
 
 %% The guard answers with `finish'.
 stop(Why, #{stopping := false, guard := Guard} = S) ->
@@ -232,21 +201,23 @@ stop(_Why, S) ->
 %%% When it is off
 
 -spec finish(map()) -> no_return().
-finish(#{trace := Trace, fd := Fd, began := Began, before := Before, to := To} = S0) ->
-    Ended = erlang:monotonic_time(nanosecond),
-    S = off(S0),
-    {ok, Size} = file:position(Fd, eof),
+finish(#{trace := Trace, fd := Fd, back := Back, began := Began, before := Before,
+         to := To} = S0) ->
+    Ended = Back:now(),
+    {Whole, S} = off(S0),
+    Stats = #{bytes := Size} = stats(Began, Ended, S),
     {ok, 0} = file:position(Fd, 0),
-    Stats = (stats(Size, Began))#{ns := Ended - Began},
-    Labels = case erlane_prof_trace_names:since(Before, Trace#trace.procs, Trace#trace.guard) of
+    Labels = case erlane_prof_trace_names:since(Before, Trace#trace.procs, Trace#trace.guard,
+                                                fun Back:key/1) of
                  gone -> gone(S);
                  Known -> Known
              end,
-    Own = [erlane_prof_trace_names:key(Pid) || Pid <- [self(), Trace#trace.guard]],
-    About = #{began => Began, labels => maps:to_list(Labels), own => Own, bytes => Size,
-              ended => case S of
-                           #{closed := true} -> Ended;
-                           #{closed := false} -> unknown
+    About = #{began => Began, labels => maps:to_list(Labels), bytes => Size,
+              own => [Back:key(Pid) || Pid <- [self(), Trace#trace.guard]],
+              format => Back:format(), lost => maps:get(lost, Stats),
+              ended => case Whole of
+                           true -> Ended;
+                           false -> unknown
                        end},
     erlane_prof_agent:hand_over(To, {trace, {about, About, Stats}, self()}),
     pieces(S#{open := maps:get(open, S) + 1, left => Size}),
@@ -254,24 +225,18 @@ finish(#{trace := Trace, fd := Fd, began := Began, before := Before, to := To} =
     questions(S),
     exit({done, time, Stats}).
 
-%% All that was under way is in the file when the port is closed.
-off(#{trace := Trace} = S) ->
-    #trace{session = Session, procs = Procs, flags = Flags, port = Port} = Trace,
+%% All that was under way is in the file when the back end is closed.
+off(#{trace := Trace, back := Back, sink := Sink} = S) ->
+    #trace{session = Session, procs = Procs, flags = Flags, handle = Handle} = Trace,
     Ref = erlane_prof_session:stop(Session, Procs, Flags),
     receive {trace_delivered, _, Ref} -> ok
     after ?DELIVERED_MS -> ok
     end,
     clear(Trace),
-    close(Port),
+    ok = Back:close(Handle),
     patience(S),
-    closed(S).
-
-closed(#{closed := true} = S) ->
-    S;
-closed(#{monitor := Monitor} = S) ->
-    receive {'DOWN', Monitor, port, _, _} -> S#{closed := true}
-    after ?WRITTEN_MS -> S
-    end.
+    {Whole, Last} = Back:rest(Sink),
+    {Whole, S#{sink := Last}}.
 
 %% It may still grow, which nobody waits for.
 pieces(#{left := 0}) ->
@@ -303,7 +268,8 @@ questions(#{to := To} = S) ->
     receive
         {code, Module} ->
             patience(S),
-            Code = {code, Module, source(Module), code(Module)},
+            Code = {code, Module, erlane_prof_trace_object:source(Module),
+                    erlane_prof_trace_object:code(Module)},
             erlane_prof_agent:hand_over(To, {trace, Code, self()}),
             questions(S);
         done ->
@@ -312,33 +278,4 @@ questions(#{to := To} = S) ->
             gone(S);
         _ ->
             questions(S)
-    end.
-
-source(Module) ->
-    case erlang:module_loaded(Module) of
-        true -> erlane_prof_session:file(Module);
-        false -> <<>>
-    end.
-
-%% Without its documentation and the like. It may be newer than what runs, or not be there.
-code(Module) ->
-    case code:get_object_code(Module) of
-        {Module, Beam, _} when byte_size(Beam) =< ?CODE_BYTES ->
-            case beam_lib:md5(Beam) of
-                {ok, {Module, Md5}} ->
-                    try Module:module_info(md5) of
-                        Md5 -> stripped(Beam);
-                        _ -> none
-                    catch
-                        error:undef -> none
-                    end;
-                _ -> none
-            end;
-        _ -> none
-    end.
-
-stripped(Beam) ->
-    case beam_lib:strip(Beam) of
-        {ok, {_, Short}} -> Short;
-        _ -> none
     end.

@@ -3,33 +3,30 @@
 %% erlane_prof_trace.
 -module(erlane_prof_trace_names).
 
--export([key/1, before/1, since/3]).
+-export([before/2, since/4]).
 
 -export_type([labels/0]).
 
 -type labels() :: #{non_neg_integer() => {binary(), atom()}}.
+
+-type key() :: fun((pid()) -> non_neg_integer()).
 
 -define(NAMES_MS, 1000).
 -define(KNOWN, 20000).
 %% Words that a clerk may use: the dictionary of a process can be of any size.
 -define(CLERK_WORDS, 2000000).
 
-%% @doc A process as a trace file has it.
--spec key(pid()) -> non_neg_integer().
-key(Pid) ->
-    Bytes = term_to_binary(Pid),
-    <<Id:32, Serial:32, _:32>> = binary:part(Bytes, byte_size(Bytes), -12),
-    Serial bsl 32 bor Id.
-
-%% @doc Who is there, as far as it is told in place. One that runs would have to answer.
--spec before(all | [pid()]) -> labels().
-before(Procs) ->
-    labels(there(Procs), maps:from_list([{whereis(Name), Name} || Name <- registered()]), #{}).
+%% @doc Who is there, as far as it is told in place. One that runs would have to answer. `Key'
+%% tells of a process what it is in the trace.
+-spec before(all | [pid()], key()) -> labels().
+before(Procs, Key) ->
+    Names = maps:from_list([{whereis(Name), Name} || Name <- registered()]),
+    labels(there(Procs), Names, Key, #{}).
 
 there(all) -> erlang:processes();
 there(Pids) -> Pids.
 
-labels([Pid | Pids], Names, Labels) when map_size(Labels) < ?KNOWN ->
+labels([Pid | Pids], Names, Key, Labels) when map_size(Labels) < ?KNOWN ->
     Label = case Names of
                 #{Pid := Name} -> atom_to_binary(Name);
                 #{} ->
@@ -38,8 +35,8 @@ labels([Pid | Pids], Names, Labels) when map_size(Labels) < ?KNOWN ->
                         _ -> <<"[unknown]">>
                     end
             end,
-    labels(Pids, Names, Labels#{key(Pid) => {Label, undefined}});
-labels(_, _, Labels) ->
+    labels(Pids, Names, Key, Labels#{Key(Pid) => {Label, undefined}});
+labels(_, _, _, Labels) ->
     Labels.
 
 initial({_, {M, F, A}}) -> erlane_prof_session:text("~tw:~tw/~w", [M, F, A]);
@@ -48,39 +45,39 @@ initial(_) -> <<"[unknown]">>.
 %% @doc Those that were there and still are tell themselves who they are, if they do it soon. One
 %% that runs may be in a native call, and is asked last. `gone' if the guard ends, to which
 %% the caller is linked, with exits trapped.
--spec since(labels(), all | [pid()], Guard :: pid()) -> labels() | gone.
-since(Before, Procs, Guard) ->
+-spec since(labels(), all | [pid()], Guard :: pid(), key()) -> labels() | gone.
+since(Before, Procs, Guard, Key) ->
     {Waiting, Busy} = lists:partition(fun(Pid) ->
                                               process_info(Pid, status) =:= {status, waiting}
                                       end, [Pid || Pid <- lists:sublist(there(Procs), ?KNOWN),
-                                                   is_map_key(key(Pid), Before), Pid =/= self()]),
+                                                   is_map_key(Key(Pid), Before), Pid =/= self()]),
     Ends = erlang:monotonic_time(millisecond) + ?NAMES_MS,
-    asked(Waiting ++ Busy, Ends, Guard, Before).
+    asked(Waiting ++ Busy, Ends, {Guard, Key}, Before).
 
 %% One may have a dictionary that is larger than the clerk may be: the next one leaves it out.
-asked([], _Ends, _Guard, Labels) ->
+asked([], _Ends, _Known, Labels) ->
     Labels;
-asked(Pids, Ends, Guard, Labels) ->
+asked(Pids, Ends, Known, Labels) ->
     Self = self(),
     Clerk = spawn_opt(fun() ->
                               _ = [Self ! {who, self(), Pid, erlane_prof_asker:who(Pid)}
                                    || Pid <- Pids]
                       end, [link, {max_heap_size, #{size => ?CLERK_WORDS, kill => true,
                                                     error_logger => false}}]),
-    answers(Clerk, Pids, Ends, Guard, Labels).
+    answers(Clerk, Pids, Ends, Known, Labels).
 
-answers(Clerk, Pids, Ends, Guard, Labels) ->
+answers(Clerk, Pids, Ends, {Guard, Key} = Known, Labels) ->
     receive
         {who, Clerk, Pid, Who} ->
             [Pid | Rest] = Pids,
-            answers(Clerk, Rest, Ends, Guard, case Who of
+            answers(Clerk, Rest, Ends, Known, case Who of
                                                   {<<"[ended]">>, _} -> Labels;
-                                                  _ -> Labels#{key(Pid) => Who}
+                                                  _ -> Labels#{Key(Pid) => Who}
                                               end);
         {'EXIT', Clerk, normal} ->
             Labels;
         {'EXIT', Clerk, _} ->
-            asked(lists:nthtail(min(1, length(Pids)), Pids), Ends, Guard, Labels);
+            asked(lists:nthtail(min(1, length(Pids)), Pids), Ends, Known, Labels);
         {'EXIT', Guard, _} ->
             gone
     after max(0, Ends - erlang:monotonic_time(millisecond)) ->

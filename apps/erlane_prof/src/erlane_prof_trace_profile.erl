@@ -8,13 +8,15 @@
 -export_type([state/0, about/0]).
 
 %% What the traced node tells before the first piece: see erlane_prof_trace_tree. `ended' is when
-%% the trace was switched off, `unknown' if it ended otherwise.
+%% the trace was switched off, `unknown' if it ended otherwise. `format' is that of the bytes: of
+%% the VM's file port or of erlane_prof_tracer, which has `lost' so many events.
 -type about() :: #{began := integer(), ended := integer() | unknown,
                    labels := [{erlane_prof_trace_read:who(), erlane_prof_trace_tree:label()}],
-                   own := [erlane_prof_trace_read:who()], bytes := non_neg_integer()}.
+                   own := [erlane_prof_trace_read:who()], bytes := non_neg_integer(),
+                   format => port | native, lost => non_neg_integer()}.
 -type pattern() :: module() | {module(), atom(), arity() | '_'}.
 
--record(state, {about, reader, tree, left = whole, read = 0, messages,
+-record(state, {about, by, reader, tree, left = whole, read = 0, messages,
                 files = #{}, functions = #{}}).
 
 -opaque state() :: #state{}.
@@ -29,7 +31,11 @@ new(#{labels := Labels} = About, Patterns, Messages) ->
     Known = maps:with([began, own], About),
     Tree = erlane_prof_trace_tree:new(Known#{labels => maps:from_list(Labels),
                                              traced => traced(Patterns)}),
-    #state{about = About, reader = erlane_prof_trace_read:new(), tree = Tree, messages = Messages}.
+    By = case About of
+             #{format := native} -> erlane_prof_trace_records;
+             #{} -> erlane_prof_trace_read
+         end,
+    #state{about = About, by = By, reader = By:new(), tree = Tree, messages = Messages}.
 
 traced(Patterns) ->
     Modules = maps:from_keys([M || M <- Patterns, is_atom(M)], true),
@@ -44,9 +50,8 @@ traced(Patterns) ->
 
 %% @doc The next bytes of the file.
 -spec piece(binary(), state()) -> state().
-piece(Bytes, #state{reader = Reader, tree = Tree} = S) ->
-    {More, Next} = erlane_prof_trace_read:feed(Bytes, fun erlane_prof_trace_tree:event/2, Tree,
-                                               Reader),
+piece(Bytes, #state{by = By, reader = Reader, tree = Tree} = S) ->
+    {More, Next} = By:feed(Bytes, fun erlane_prof_trace_tree:event/2, Tree, Reader),
     S#state{reader = Next, tree = More, read = S#state.read + byte_size(Bytes)}.
 
 %% @doc How many bytes have been read, of how many.
@@ -57,8 +62,8 @@ read(#state{read = Read, about = #{bytes := Bytes}}) ->
 %% @doc There are no more pieces. If the file ends within an event, what came after it is not
 %% known, and time ends with the last event.
 -spec finish(state()) -> state().
-finish(#state{reader = Reader, tree = Tree, about = #{ended := Ended}} = S) ->
-    Left = erlane_prof_trace_read:finish(Reader),
+finish(#state{by = By, reader = Reader, tree = Tree, about = #{ended := Ended}} = S) ->
+    Left = By:finish(Reader),
     End = case Left of
               whole -> Ended;
               _ -> unknown
@@ -111,9 +116,11 @@ rows(Fun0, Acc, #state{tree = Tree, files = Files, functions = Functions} = S) -
 
 %% @doc What was cut, repaired or left out, in words.
 -spec notes(state()) -> [string()].
-notes(#state{tree = Tree, left = Left, about = #{ended := Ended, bytes := Bytes}}) ->
+notes(#state{tree = Tree, left = Left, about = #{ended := Ended, bytes := Bytes} = About}) ->
     #{events := Events} = Stats = erlane_prof_trace_tree:stats(Tree),
-    [f("~b events in ~b bytes", [Events, Bytes])]
+    [f("~b events in ~b bytes, ~ts", [Events, Bytes, by(About)])]
+        ++ [f("~b events were dropped, as buffers were full: stacks and times around them are what "
+              "the others tell", [Lost]) || #{lost := Lost} <- [About], Lost > 0]
         ++ cut(Left)
         ++ ["the end of the trace is missing: times are until its last event"
             || Ended =:= unknown, Left =:= whole]
@@ -125,6 +132,9 @@ notes(#state{tree = Tree, left = Left, about = #{ended := Ended, bytes := Bytes}
                                {unnamed, "~b events were of functions beyond those that are told "
                                 "apart"}],
                N <- [maps:get(Key, Stats)], N > 0].
+
+by(#{format := native}) -> "by the native tracer";
+by(_) -> "by the VM's file port".
 
 cut(whole) -> [];
 cut({cut, Bytes}) ->

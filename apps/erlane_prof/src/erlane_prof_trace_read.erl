@@ -9,7 +9,7 @@
 %% <https://www.erlang.org/doc/apps/erts/erl_ext_dist.html> has the format.
 -module(erlane_prof_trace_read).
 
--export([new/0, feed/4, finish/1, mfa/1, time/1]).
+-export([new/0, feed/4, finish/1, is_name/1, mfa/1, time/1]).
 
 -export_type([reader/0, event/0, who/0, name/0]).
 
@@ -21,8 +21,9 @@
 %% Module, function and arity as they are in the file; `none' is what the VM could not tell.
 -type name() :: binary() | none.
 %% Times are those of the traced VM's monotonic clock, in nanoseconds. `caller' is where the
-%% call returns to. `sched' covers what the VM calls in, out, in_exiting and so on.
--type event() :: {call, who(), name(), Caller :: name(), integer()}
+%% call returns to, `top' if that was not asked for. `sched' covers what the VM calls in, out,
+%% in_exiting and so on.
+-type event() :: {call, who(), name(), Caller :: name() | top, integer()}
                | {return_to, who(), name(), integer()}
                | {sched, who(), in | out | exited, name(), integer()}
                | {spawned, who(), name(), integer()}
@@ -100,7 +101,7 @@ kind(<<"call">>, Rest, Who) ->
             %% Without what the match specification adds the time comes next.
             case name(More) of
                 {Caller, Last} -> timed({call, Who, Name, Caller}, stamp(Last));
-                bad -> timed({call, Who, Name, none}, stamp(More))
+                bad -> timed({call, Who, Name, top}, stamp(More))
             end;
         bad -> bad
     end;
@@ -228,6 +229,10 @@ args(<<108, N:32, _/binary>>) when N < 256 -> N;
 args(_) -> none.
 
 %%% A name
+
+%% @doc Is it one, and nothing else?
+-spec is_name(binary()) -> boolean().
+is_name(Bytes) -> name(Bytes) =:= {Bytes, <<>>}.
 
 %% @doc What a name says. This makes atoms, so it is for names that were counted first.
 -spec mfa(binary()) -> {module(), atom(), arity()}.

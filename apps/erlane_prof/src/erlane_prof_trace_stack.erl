@@ -55,9 +55,14 @@ root(Label, {Next, Map, None} = Nodes) ->
             end
     end.
 
-%% @doc A call of a traced function that will return to `Caller'.
--spec call(number_of(), Caller :: number_of(), stack(), Root :: tree_node(), nodes()) ->
+%% @doc A call of a traced function that will return to `Caller', or to whatever is innermost
+%% (`top').
+-spec call(number_of(), Caller :: number_of() | top, stack(), Root :: tree_node(), nodes()) ->
           {exact | repaired, stack(), nodes()}.
+call(Function, top, [], Root, Nodes) ->
+    push(exact, Function, unknown, [], Root, Nodes);
+call(Function, top, [{Caller, _, _, _} | _] = Stack, Root, Nodes) ->
+    push(exact, Function, Caller, Stack, Root, Nodes);
 call(Function, Caller, [{Caller, _, _, _} | _] = Stack, Root, Nodes) ->
     push(exact, Function, Caller, Stack, Root, Nodes);
 call(Function, 0, _Stack, Root, Nodes) ->

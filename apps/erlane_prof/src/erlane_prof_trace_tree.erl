@@ -151,8 +151,8 @@ kept({sched, Who, What, Name, Ts}) -> {sched, Who, What, copy(Name), Ts};
 kept({Kind, Who, Name, Ts}) when is_binary(Name) -> {Kind, Who, copy(Name), Ts};
 kept(Event) -> Event.
 
-copy(none) -> none;
-copy(Name) -> binary:copy(Name).
+copy(Name) when is_binary(Name) -> binary:copy(Name);
+copy(Name) -> Name.
 
 text({M, F, A}) ->
     unicode:characters_to_binary(io_lib:format("~tw:~tw/~w", [M, F, A])).
@@ -164,6 +164,8 @@ root(Label, #tree{nodes = Nodes} = T) ->
 %% Functions that were not to be traced have numbers below 0, as erlane_prof_trace_stack has it.
 id(none, T) ->
     {0, T};
+id(top, T) ->
+    {top, T};
 id(Name, #tree{names = Names} = T) ->
     case Names of
         #{Name := Id} -> {Id, T};

@@ -1,20 +1,24 @@
 %% SPDX-License-Identifier: Apache-2.0
 %% Following calls on a node: that what comes of it is what was done there, and that nothing is
-%% left of it.
+%% left of it; by the native tracer and by the VM's file port.
 -module(erlane_prof_trace_SUITE).
 
 -import(erlane_prof_ct, [agents/2, call/4, until/1]).
 
 -include_lib("stdlib/include/assert.hrl").
 
--export([all/0, groups/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2,
-         end_per_testcase/2]).
--export([tree/1, server/1, exact_calls/1, spawned/1, messages/1, waits_by_reason/1, lines/1,
+-export([all/0, groups/0, init_per_suite/1, end_per_suite/1, init_per_group/2, end_per_group/2,
+         init_per_testcase/2, end_per_testcase/2]).
+-export([tree/1, local_functions/1, server/1, exact_calls/1, spawned/1, messages/1,
+         waits_by_reason/1, lines/1,
          only_some/1, events_limit/1, asked_to_stop/1, others_trace/1, trace_off/1, no_functions/1,
          everything_needs_force/1, options/1, progress/1]).
+-export([small_buffers/1, which/1]).
 -export([as_code/1, as_forms/1, caller_killed/1, connection_lost/1, worker_killed/1,
-         guard_killed/1, declined/1, full_disk/1, runaway/1]).
--export([work/0, leaf/1, tail/1, even/1, odd/1, sum/1, catcher/1, deep/1, through/1, server_loop/1,
+         guard_killed/1, declined/1, full_disk/1, runaway/1, unloaded/1, loaded_again/1,
+         no_native/1]).
+-export([work/0, inside/0, leaf/1, tail/1, even/1, odd/1, sum/1, catcher/1, deep/1, through/1,
+         server_loop/1,
          busy/1, init/1, handle_call/3, handle_cast/2]).
 
 -define(WAIT_MS, 20000).
@@ -22,27 +26,43 @@
 -define(EVENTS, 1000000).
 
 all() ->
-    [{group, here}, {group, there}].
+    [{group, Group} || {Group, _, _} <- groups()].
 
 groups() ->
-    [{here, [], [tree, server, exact_calls, spawned, messages, waits_by_reason, lines, only_some,
-                 events_limit, asked_to_stop, others_trace, trace_off, no_functions,
-                 everything_needs_force, options, progress]},
-     {there, [], [as_code, as_forms, caller_killed, connection_lost, worker_killed, guard_killed,
-                  declined, full_disk, runaway]}].
+    Here = [tree, local_functions, server, exact_calls, spawned, messages, waits_by_reason,
+            lines, only_some,
+            events_limit, asked_to_stop, others_trace, trace_off, everything_needs_force, progress],
+    There = [as_code, caller_killed, connection_lost, worker_killed, guard_killed, full_disk,
+             runaway],
+    [{here_native, [], Here ++ [no_functions, options, small_buffers, which]},
+     {here_port, [], Here},
+     {there_native, [], There ++ [unloaded, loaded_again]},
+     {there_port, [], There ++ [as_forms, declined, no_native]}].
 
 init_per_suite(Config) -> erlane_prof_ct:init_suite(?COOKIE, Config).
 
 end_per_suite(_Config) -> erlane_prof_ct:end_suite().
 
-%% The peer finds this suite, but nothing of erlane. What is left
+init_per_group(Group, Config) ->
+    Tracer = case lists:suffix("native", atom_to_list(Group)) of
+                 true -> native;
+                 false -> port
+             end,
+    persistent_term:put(?MODULE, Tracer),
+    [{tracer, Tracer}, {there, lists:prefix("there", atom_to_list(Group))} | Config].
+
+end_per_group(_Group, _Config) ->
+    persistent_term:erase(?MODULE),
+    ok.
+
+%% The peer finds this suite, and of erlane nothing but what the native tracer needs. What is left
 %% in its directory for temporary files is seen.
 init_per_testcase(Case, Config) ->
-    {there, _, There} = lists:keyfind(there, 1, groups()),
-    case lists:member(Case, There) of
+    case proplists:get_value(there, Config) of
         true ->
-            Dir = filename:join(proplists:get_value(priv_dir, Config), Case),
-            ok = file:make_dir(Dir),
+            Tracer = proplists:get_value(tracer, Config),
+            Dir = filename:join([proplists:get_value(priv_dir, Config), Tracer, Case]),
+            ok = filelib:ensure_path(Dir),
             Sh = os:find_executable("sh"),
             %% Files of one megabyte at most.
             Limit = case Case of
@@ -51,8 +71,9 @@ init_per_testcase(Case, Config) ->
                     end,
             Peers = erlane_prof_ct:connected(
                       ?COOKIE, #{exec => {Sh, ["-c", Limit ++ "exec erl \"$@\"", "erl"]},
-                                 env => [{"TMPDIR", Dir}]}),
-            true = call(Peers, code, add_patha, [filename:dirname(code:which(?MODULE))]),
+                                 env => [{"TMPDIR", Dir}, {"ERL_LIBS", ""}]}),
+            Own = [filename:dirname(code:which(erlane_prof_tracer)) || Tracer =:= native],
+            ok = call(Peers, code, add_pathsa, [[filename:dirname(code:which(?MODULE)) | Own]]),
             {module, ?MODULE} = call(Peers, code, load_file, [?MODULE]),
             [{dir, Dir}, {call_ms, ?WAIT_MS} | Peers] ++ Config;
         false ->
@@ -107,6 +128,45 @@ deep(N) -> {deep(N - 1)}.
 
 through(List) ->
     {lists:map(fun ?MODULE:leaf/1, List)}.
+
+%% The same of functions that are not exported: those which nothing ends in a call of are not asked
+%% where they return to.
+local_functions(_Config) ->
+    ?assertEqual([{?MODULE, down, 1}, {?MODULE, thrower, 1}],
+                 [Mfa || {_, F, _} = Mfa <- erlane_prof_trace_object:called_from_top(
+                                              [{?MODULE, '_', '_'}]),
+                         lists:member(F, [down, thrower, last_one, as_fun, leaf, inside])]),
+    Profile = traced(fun ?MODULE:inside/0, #{}),
+    ?assertEqual(lists:sort([{[inside], 1}, {[inside, down], 4}, {[inside, ends_in], 1},
+                             {[inside, ends_in, down], 3}, {[inside, last_one], 1},
+                             {[inside, last_one, down], 2}, {[inside, catches], 1},
+                             {[inside, catches, thrower], 3}, {[inside, as_fun], 2}]),
+                 lists:sort([{Stack, Calls} || {[_ | _] = Stack, Calls} <- calls(Profile)])),
+    ?assertNot(noted("repaired", Profile)).
+
+inside() ->
+    _ = down(3),
+    _ = ends_in(2),
+    _ = catches(2),
+    {lists:map(fun as_fun/1, [1, 2])}.
+
+down(0) -> 0;
+down(N) -> 1 + down(N - 1).
+
+ends_in(N) -> last_one(down(N)).
+
+last_one(N) -> down(N - 1) + 1.
+
+catches(N) ->
+    try thrower(N)
+    catch
+        throw:thrown -> caught
+    end.
+
+thrower(0) -> throw(thrown);
+thrower(N) -> {thrower(N - 1)}.
+
+as_fun(N) -> N * 2.
 
 %% A server's loop is one frame, whatever the number of its turns; what it calls is below it.
 server(_Config) ->
@@ -282,11 +342,34 @@ everything_needs_force(_Config) ->
 options(_Config) ->
     [{error, {option, Key, _}} = run(#{Key => Value})
      || {Key, Value} <- [{force, 1}, {with, nothing}, {with, [nothing]}, {with, [gc, gc]},
-                         {functions, []}, {functions, [{'_', a, 1}]}]],
+                         {functions, []}, {functions, [{'_', a, 1}]}, {tracer, file},
+                         {buffer, 0}, {buffer, 1 bsl 40}]],
     {error, {option, events, _}} = erlane_prof:run(#{mode => trace, for => 100,
                                                      functions => [?MODULE]}),
     {error, {option, for, _}} = erlane_prof:run(#{mode => trace, events => 100,
                                                   functions => [?MODULE]}).
+
+%% Buffers that are too small: what is dropped is counted, to the last event, and it is said. What
+%% is left is still a profile.
+small_buffers(_Config) ->
+    Work = fun() -> _ = [even(99) || _ <- lists:seq(1, 5)], ok end,
+    {0, Events} = with_lost(traced(Work, #{})),
+    {Lost, Left} = with_lost(traced(Work, #{buffer => 1024})),
+    ?assert(Lost > 0),
+    %% How often a process is taken off its scheduler is not ours to say.
+    ?assert(abs(Lost + Left - Events) < 200, {Lost, Left, Events}).
+
+with_lost(#{lost := Lost} = Profile) ->
+    ?assertEqual(Lost > 0, noted("were dropped", Profile)),
+    [Note] = [Note || Note <- maps:get(notes, Profile), string:find(Note, "events in") =/= nomatch],
+    {Events, _} = string:to_integer(Note),
+    {Lost, Events}.
+
+%% Without a wish it is the native tracer where there is one, and it is said which.
+which(_Config) ->
+    [?assert(noted(Words, element(2, run(#{tracer => Tracer, for => 50}))))
+     || {Tracer, Words} <- [{auto, "native tracer"}, {native, "native tracer"},
+                            {port, "file port"}]].
 
 %% While the trace is read it is told how far that is.
 progress(_Config) ->
@@ -406,10 +489,47 @@ most(Config, Caller, Most) ->
         _ -> most(Config, Caller, max(Most, call(Config, erlang, memory, [total])))
     end.
 
+%% The node unloads the tracer: that ends the trace, and what was written is read.
+unloaded(Config) ->
+    Node = proplists:get_value(node, Config),
+    Caller = caller(Config),
+    Caller ! {tell, self()},
+    done = call(Config, ?MODULE, work, []),
+    true = call(Config, code, delete, [erlane_prof_tracer]),
+    _ = call(Config, code, purge, [erlane_prof_tracer]),
+    {ok, Profile} = answer(Caller),
+    ?assert(noted("unloaded the tracer", Profile), Profile),
+    clean(Config),
+    %% The next one loads it again.
+    {ok, Again} = run(#{node => Node, for => 50}),
+    ?assert(noted("native tracer", Again), Again).
+
+%% The node loads it anew, as an upgrade does: the trace goes on.
+loaded_again(Config) ->
+    Node = proplists:get_value(node, Config),
+    Work = fun() ->
+                   {module, _} = call(Config, code, load_file, [erlane_prof_tracer]),
+                   _ = call(Config, code, purge, [erlane_prof_tracer]),
+                   done = call(Config, ?MODULE, work, [])
+           end,
+    {ok, Profile} = running(Work, #{node => Node}),
+    ?assertEqual(31, lists:sum([N || {[work, sum], N} <- calls(Profile)])),
+    clean(Config).
+
+%% One that has nothing of ours is traced by its port, and cannot be otherwise.
+no_native(Config) ->
+    Node = proplists:get_value(node, Config),
+    {ok, Profile} = run(#{node => Node, tracer => auto, for => 50}),
+    ?assert(noted("file port", Profile)),
+    {error, {declined, Node, Why}} = run(#{node => Node, tracer => native}),
+    ?assertNotEqual(nomatch, string:find(Why, "native code")),
+    clean(Config).
+
 %%% Helpers
 
 run(Options) ->
     erlane_prof:run(maps:merge(#{mode => trace, for => 500, events => ?EVENTS,
+                                 tracer => persistent_term:get(?MODULE),
                                  functions => [?MODULE]}, Options)).
 
 %% A process that does something while it is followed, and nobody else.
@@ -494,7 +614,7 @@ clean(Config) ->
     until(fun() ->
                   [] = [Module || {Module, _} <- call(Config, code, all_loaded, []),
                                   lists:prefix("erlane", atom_to_list(Module)),
-                                  Module =/= ?MODULE],
+                                  Module =/= ?MODULE, Module =/= erlane_prof_tracer],
                   [] = agents(Config, ""),
                   [] = [Port || Port <- call(Config, erlang, ports, []),
                                 {name, "trace_file_drv" ++ _}

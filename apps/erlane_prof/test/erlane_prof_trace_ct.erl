@@ -14,6 +14,7 @@ record(Term) ->
     <<0, (byte_size(Bytes)):32, Bytes/binary>>.
 
 message({Who, call, F, none, Ts}) -> {trace_ts, pid(Who), call, mfa(F), undefined, Ts};
+message({Who, call, F, top, Ts}) -> {trace_ts, pid(Who), call, mfa(F), Ts};
 message({Who, call, F, Caller, Ts}) -> {trace_ts, pid(Who), call, mfa(F), mfa(Caller), Ts};
 message({Who, return_to, none, Ts}) -> {trace_ts, pid(Who), return_to, undefined, Ts};
 message({Who, spawned, F, Args, Ts}) ->
