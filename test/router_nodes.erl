@@ -169,9 +169,14 @@ thaw(#{os_pid := OsPid}) ->
     "" = signal(OsPid, "CONT"),
     unwatch(OsPid).
 
+%% Returns when the shell has ended: it wakes the node, and must not do that when the next freeze
+%% has begun.
 unwatch(OsPid) ->
-    [port_close(Shell) || {_, Shell} <- ets:take(?TABLE, {frozen, OsPid}),
-                          erlang:port_info(Shell) =/= undefined],
+    [begin
+         true = port_close(Shell),
+         until(fun() -> false = filelib:is_dir("/proc/" ++ integer_to_list(Pid)) end)
+     end || {_, Shell} <- ets:take(?TABLE, {frozen, OsPid}),
+            {os_pid, Pid} <- [erlang:port_info(Shell, os_pid)]],
     ok.
 
 signal(OsPid, Signal) ->
