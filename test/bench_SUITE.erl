@@ -4,8 +4,8 @@
 
 -export([all/0, suite/0]).
 -export([echo/1, http/1, short/1, server/1, server_idle/1, proxy/1, latency/1, idle/1, metrics/1,
-         scrape/1, shard/1, native/1, flood/1, flood_fanout/1, flood_latency/1, flood_matrix/1,
-         batch/1, fanout/1, fanout_pull/1, fanout_sockets/1, fanout_web/1,
+         scrape/1, shard/1, native/1, profile/1, flood/1, flood_fanout/1, flood_latency/1,
+         flood_matrix/1, batch/1, fanout/1, fanout_pull/1, fanout_sockets/1, fanout_web/1,
          wrong_names/1]).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -14,8 +14,8 @@ suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [echo, http, short, server, server_idle, proxy, latency, idle, metrics, scrape, shard, native,
-     flood, flood_fanout, flood_latency, flood_matrix, batch, fanout, fanout_pull, fanout_sockets,
-     fanout_web, wrong_names].
+     profile, flood, flood_fanout, flood_latency, flood_matrix, batch, fanout, fanout_pull,
+     fanout_sockets, fanout_web, wrong_names].
 
 echo(_) -> quick("echo", ["gen_tcp", "erlane"]).
 http(_) -> quick("http", ["gen_tcp", "erlane", "c-epoll"]).
@@ -37,6 +37,13 @@ shard(_) ->
 %% Each is called once in all three ways, and has to say the same.
 native(_) ->
     quick("native", ["lcg", "fnv1a64", "hex_encode", "mandelbrot", "nrev"]).
+
+%% Each part; how many calls are lost is counted, and everything traced ends by itself.
+profile(_) ->
+    Output = quick("profile", ["none", "sample", "loops", "all at once", "trace-port", "eep"],
+                   ["sample", "perf", "trace-port", "trace-native", "eep", "fprof", "runaway"]),
+    [?assertMatch({match, _}, re:run(Output, Regex), Output)
+     || Regex <- ["cost %", "\\| lost \\|", "this / fprof", "ping p50 us .* by itself"]].
 
 flood(_) ->
     quick("flood", ["stock", "buffer", "delay_send", "tuned", "tuned-boot", "tls",
@@ -66,7 +73,8 @@ quick(Scenario, Rows, Contestants) ->
     Only = lists:append(lists:join(",", Contestants)),
     {Status, Output} = run([Scenario, "--quick", "--only", Only]),
     ?assertEqual({0, Output}, {Status, Output}),
-    [?assertNotEqual({C, nomatch}, {C, string:find(Output, ["| ", C])}) || C <- Rows].
+    [?assertNotEqual({C, nomatch}, {C, string:find(Output, ["| ", C])}) || C <- Rows],
+    Output.
 
 run(Arguments) ->
     Port = open_port({spawn_executable, command(filename:absname(""))},

@@ -43,6 +43,7 @@ scenarios() ->
       "metrics" => "one update of a counter or histogram",
       "shard" => "counters under keys, updated by 100 processes",
       "native" => "kernels on BEAM, as native functions, and in C behind a NIF",
+      "profile" => "what it costs to look at a node, and whether what is seen is true",
       "scrape" => "pauses of the schedulers while many series are written out",
       "flood" => "messages to a process on another node, and their answers",
       "flood-fanout" => "one message to many processes on one node and on ten",
@@ -60,16 +61,18 @@ help() ->
     "\n"
     "  --rounds N          rounds of each contestant; the first is left out (9)\n"
     "  --round-ms N        length of a round (1000; latency 2000; metrics, shard 300; native\n"
-    "                      150 for each kernel; idle: without traffic 10000)\n"
+    "                      150 for each kernel; profile 4000; idle: without traffic 10000)\n"
     "  --connections N,..  numbers of connections (1,100,1000; short, server 100; latency,\n"
     "                      echo 1,100; idle 20000; server-idle 10000; fanout: processes,\n"
-    "                      1,1000,10000,100000; fanout-sockets 1000,5000)\n"
+    "                      1,1000,10000,100000; fanout-sockets 1000,5000; profile: processes\n"
+    "                      that sleep, 100000)\n"
     "  --payload N,..      proxy: sizes of messages in bytes (100,4096,65536);\n"
     "                      flood, fanout: bytes in a message (none, 64)\n"
     "  --series N,..       scrape: numbers of series (10000,100000)\n"
     "  --rate N            latency: requests a second (200 a connection, at most 5000);\n"
     "                      flood-latency: messages a second (half of what stock can do)\n"
-    "  --messages N        flood: messages of one flood (200000)\n"
+    "  --messages N        flood: messages of one flood (200000); profile: calls of a turn\n"
+    "  --trace-mb N        profile: also the memory that it takes to read a trace of this size\n"
     "  --matrix            flood: the same as flood-matrix\n"
     "  --only NAME,..      only these contestants\n"
     "  --quick             one short round of a few: does it work?\n"
@@ -111,6 +114,7 @@ option("--rounds", Text) -> number(rounds, Text, 1, 1000);
 option("--round-ms", Text) -> number(round_ms, Text, 10, 600000);
 option("--messages", Text) -> number(messages, Text, 1000, 10000000);
 option("--rate", Text) -> number(rate, Text, 1, 1000000);
+option("--trace-mb", Text) -> number(trace_mb, Text, 1, 100000);
 option("--connections", Text) -> numbers(connections, Text, 1, 100000);
 option("--series", Text) -> numbers(series, Text, 1, 1000000);
 option("--payload", Text) -> numbers(payload, Text, 1, 1048576);
@@ -173,6 +177,7 @@ defaults(Scenario) ->
                    "metrics" -> #{round_ms => 300};
                    "shard" -> #{round_ms => 300};
                    "native" -> #{round_ms => 150};
+                   "profile" -> #{round_ms => 4000, connections => [100000]};
                    "flood" -> #{payload => [0]};
                    "flood-fanout" -> #{payload => [0]};
                    "flood-latency" -> #{payload => [0], round_ms => 2000};
@@ -190,13 +195,15 @@ quick(Scenario) ->
            "none", "text", "erlane-http", "stock", "tuned", "lists", "helper", "router",
            "router-list", "loop", "fanout", "unbounded", "pull", "frames",
            "plain", "batch", "shards", "shards-buffer",
-           "lcg", "fnv1a64", "hex_encode", "mandelbrot", "nrev"],
+           "lcg", "fnv1a64", "hex_encode", "mandelbrot", "nrev"
+           | erlane_bench_profile:names()],
     #{rounds => 1, round_ms => 200, payload => [100], idle_ms => 1000, series => [1000],
       messages => 20000, far_nodes => 3, sizes => [0, 1024], senders => [1, 10],
       receivers => [1, 100], topics => 10, web_clients => 20, pullers => 10, pulled => 100,
       connections => case Scenario of
                          "idle" -> [200];
                          "server-idle" -> [200];
+                         "profile" -> [1000];
                          _ -> [10]
                      end,
       only => [N || N <- erlane_bench_contestant:names(Scenario), lists:member(N, Few)]}.
@@ -227,7 +234,7 @@ run(Scenario, Settings, Args) ->
 
 %% Without the load generator nothing can be measured.
 load_or_fail(Here, _) when Here =:= "metrics"; Here =:= "scrape"; Here =:= "batch" -> ok;
-load_or_fail(Here, _) when Here =:= "shard"; Here =:= "native" -> ok;
+load_or_fail(Here, _) when Here =:= "shard"; Here =:= "native"; Here =:= "profile" -> ok;
 load_or_fail("flood" ++ _, _) -> ok;
 load_or_fail("fanout" ++ _, _) -> ok;
 load_or_fail(_, Config) ->
@@ -247,6 +254,7 @@ result(Scenario, Settings, Args, #{root := Root} = Config) ->
                  "metrics" -> erlane_bench_metrics;
                  "shard" -> erlane_bench_shard;
                  "native" -> erlane_bench_native;
+                 "profile" -> erlane_bench_profile;
                  "scrape" -> erlane_bench_scrape;
                  "flood" ++ _ -> erlane_bench_flood;
                  "batch" -> erlane_bench_batch;
@@ -257,6 +265,7 @@ result(Scenario, Settings, Args, #{root := Root} = Config) ->
     #{only := Names, rounds := Rounds} = Settings,
     Versions = case Scenario of
                    "native" -> erlane_bench_native:versions(Root);
+                   "profile" -> erlane_bench_profile:versions(Root);
                    _ -> [{list_to_binary(N), erlane_bench_contestant:version(N, Root)}
                          || N <- Names]
                end,

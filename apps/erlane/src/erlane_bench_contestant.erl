@@ -54,6 +54,8 @@ names("flood-matrix") ->
     ["stock", "tuned", "router", "router-list"];
 names("native") ->
     erlane_bench_native:names();
+names("profile") ->
+    erlane_bench_profile:names();
 names("batch") ->
     ["plain", "batch", "batch-256"];
 names("fanout") ->
@@ -128,7 +130,11 @@ title("gen_tcp-deferred") -> "gen_tcp, its listening socket with TCP_DEFER_ACCEP
 title("erlane-deferred") -> "erlane under gen_tcp, the same option";
 title("gen_tcp-defaults") -> "gen_tcp, default flags of the VM";
 title("socket-defaults") -> "socket backend, default flags of the VM";
-title(Kernel) -> erlane_bench_native:title(Kernel).
+title(Name) ->
+    case lists:member(Name, erlane_bench_profile:names()) of
+        true -> erlane_bench_profile:title(Name);
+        false -> erlane_bench_native:title(Name)
+    end.
 
 %% @doc Starts a contestant and waits until it listens. `missing' names what to install,
 %% `unavailable' what the kernel lacks; anything else that keeps it from running is `failed'.

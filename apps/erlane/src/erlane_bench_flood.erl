@@ -28,7 +28,7 @@
 %% @doc Measures all cases. A case is `#{title, main, rows}'.
 -spec run(Scenario :: string(), Settings :: map(), erlane_bench_contestant:config()) -> [map()].
 run(Scenario, #{only := Names} = Settings, Config) ->
-    #{program := Epmd} = Running = erlane_bench_flood_vms:epmd(Config),
+    #{program := Epmd} = Running = erlane_bench_vm:epmd(Config),
     try
         progress("  starting ~ts~n", [lists:join(", ", Names)]),
         Fars = case Scenario of

@@ -4,9 +4,7 @@
 %%     erl -noshell -name NAME ... -s erlane_bench_flood_node start -extra SETTINGS [router]
 %%
 %% SETTINGS are those of its distribution: `stock' or one of {@link settings/1}. With `router'
-%% erlane_router is started. Prints `ready HOW', then obeys lines on standard input, each a term
-%% and a full stop, and answers each with one line: `result TERM', where `{failed, Text}' tells of
-%% an exception. Stops when standard input ends.
+%% erlane_router is started. Prints `ready HOW', then obeys erlane_bench_vm.
 %%
 %%     {connect, [Node]}.      {prepare, Load, Spec}.      {go, Change}.      release.
 -module(erlane_bench_flood_node).
@@ -25,7 +23,7 @@ main([Settings | Apps]) ->
     How = tune(Settings),
     _ = [{ok, _} = application:ensure_all_started(erlane_router) || "router" <- Apps],
     io:format("ready ~ts~n", [How]),
-    commands(none).
+    erlane_bench_vm:commands(fun obey/2, none).
 
 tune("stock") ->
     "nobody";
@@ -56,25 +54,6 @@ settings("tuned") ->
 %%
 %% Standard input
 %%
-
-commands(Prepared) ->
-    case io:get_line("") of
-        Line when is_list(Line) ->
-            {ok, Tokens, _} = erl_scan:string(Line),
-            {ok, Command} = erl_parse:parse_term(Tokens),
-            commands(try
-                         {Result, Next} = obey(Command, Prepared),
-                         io:format("result ~0p~n", [Result]),
-                         Next
-                     catch
-                         Class:Reason ->
-                             Why = io_lib:format("~0P", [{Class, Reason}, 20]),
-                             io:format("result ~0p~n", [{failed, lists:flatten(Why)}]),
-                             Prepared
-                     end);
-        _End ->
-            erlang:halt(0)
-    end.
 
 obey({connect, Nodes}, Prepared) ->
     {[net_kernel:connect_node(Node) || Node <- Nodes], Prepared};

@@ -1,48 +1,25 @@
 %% SPDX-License-Identifier: Apache-2.0
 %% @doc The VMs of the flood scenarios. A contestant has a near node, which measures, and one far
-%% node or more; nobody else knows its cookie. All nodes of a run are known to an epmd of the
-%% run, and everything is on loopback.
+%% node or more; nobody else knows its cookie.
 %%
 %% The near node has the first core for itself and all far nodes the second, with one scheduler
 %% each and without busy wait: CPU time is then work, and both ends of a connection do run at the
 %% same time.
 -module(erlane_bench_flood_vms).
 
--export([epmd/1, start/4, stop/1, ask/3, cpu_ns/1, programs/1]).
+-export([start/4, stop/1, ask/3, cpu_ns/1, programs/1]).
 
--export_type([epmd/0, cluster/0]).
+-export_type([cluster/0]).
 
--type epmd() :: #{program := erlane_bench_os:program(), port := inet:port_number()}.
 -type cluster() :: #{near := erlane_bench_os:program(), fars := [erlane_bench_os:program()],
                      nodes := [node()], way := atom()}.
 -type state() :: {ok, cluster()} | {unavailable | failed, binary()}.
 
 -define(START_MS, 30000).
--define(LOOPBACK, "127.0.0.1").
--define(FLAGS, ["+S", "1", "+sbwt", "none", "+sbwtdcpu", "none", "+sbwtdio", "none",
-                "+P", "1048576", "-noshell", "-boot", "no_dot_erlang", "-connect_all", "false",
-                "-kernel", "inet_dist_use_interface", "{127,0,0,1}"]).
-
-%% @doc Starts the epmd of a run.
--spec epmd(erlane_bench_contestant:config()) -> epmd().
-epmd(#{load_core := Core}) ->
-    Erts = "erts-" ++ erlang:system_info(version),
-    Own = filename:join([code:root_dir(), Erts, "bin", "epmd"]),
-    Exe = case {filelib:is_regular(Own), erlane_bench_os:find("epmd")} of
-              {true, _} -> Own;
-              {false, {ok, Found}} -> Found;
-              {false, error} -> erlane_cli:fail("epmd is not installed", [])
-          end,
-    Port = erlane_bench_os:free_port(),
-    Program = erlane_bench_os:start(Exe, ["-address", ?LOOPBACK, "-port", integer_to_list(Port)],
-                                    Core),
-    case erlane_bench_os:await_port(Port, ?START_MS) of
-        ok -> #{program => Program, port => Port};
-        timeout -> erlane_cli:fail("epmd does not start", [])
-    end.
 
 %% @doc Starts contestants, each with so many far nodes, all at the same time, and connects them.
--spec start([string()], Fars :: pos_integer(), epmd(), erlane_bench_contestant:config()) ->
+-spec start([string()], Fars :: pos_integer(), erlane_bench_vm:epmd(),
+            erlane_bench_contestant:config()) ->
           [{string(), state()}].
 start(Names, Fars, Epmd, Config) ->
     Launched = [{Name, launch(Name, Fars, Epmd, Config)} || Name <- Names],
@@ -56,29 +33,19 @@ launch(Name, Fars, Epmd, #{server_core := NearCore, load_core := FarCore} = Conf
         {Why, _} = Not when Why =:= unavailable; Why =:= failed ->
             Not;
         #{way := Way, flags := Flags, settings := Settings} ->
-            Cookie = [$a + rand:uniform(26) - 1 || _ <- lists:seq(1, 20)],
+            Cookie = erlane_bench_vm:cookie(),
             Apps = ["router" || Way =:= router orelse Way =:= router_list],
             Run = fun(I, Core) ->
-                          Node = node_name(Name, I),
+                          Node = erlane_bench_vm:node_name(Name, I),
                           Args = Flags ++ ["-name", Node, "-setcookie", Cookie, "-pa" | paths()]
                               ++ ["-s", "erlane_bench_flood_node", "start", "-extra", Settings
                                   | Apps],
-                          {list_to_atom(Node), run(Args, Core, Epmd)}
+                          {list_to_atom(Node), erlane_bench_vm:start(Args, Core, Epmd)}
                   end,
             {_, Near} = Run(0, NearCore),
             {Nodes, Programs} = lists:unzip([Run(I, FarCore) || I <- lists:seq(1, Fars)]),
             {ok, #{near => Near, fars => Programs, nodes => Nodes, way => Way}}
     end.
-
-node_name(Name, I) ->
-    lists:flatten(io_lib:format("erlane_bench_~s_~s_~b@" ?LOOPBACK, [os:getpid(), Name, I])).
-
-%% What belongs to the user's environment must not reach the nodes, erlane_bench_os sees to that.
-run(Args, Core, #{port := Port}) ->
-    {ok, Env} = erlane_bench_os:find("env"),
-    Erl = filename:join([code:root_dir(), "bin", "erl"]),
-    erlane_bench_os:start(Env, ["ERL_EPMD_PORT=" ++ integer_to_list(Port),
-                                "ERL_EPMD_ADDRESS=" ?LOOPBACK, Erl | ?FLAGS ++ Args], Core).
 
 %% Those of our libraries that are there.
 paths() ->
@@ -158,17 +125,7 @@ given_up(Cluster, Why) ->
 
 %% @doc Sends a command to the near node and gives its result.
 -spec ask(cluster(), term(), Ms :: pos_integer()) -> {ok, term()} | {error, binary()}.
-ask(#{near := Near}, Command, Ms) ->
-    case erlane_bench_os:ask(Near, io_lib:format("~0p.", [Command]), <<"result ">>, Ms) of
-        {ok, Text} ->
-            {ok, Tokens, _} = erl_scan:string(unicode:characters_to_list([Text, $.])),
-            case erl_parse:parse_term(Tokens) of
-                {ok, {failed, Why}} -> {error, unicode:characters_to_binary(Why)};
-                {ok, Result} -> {ok, Result}
-            end;
-        Error ->
-            Error
-    end.
+ask(#{near := Near}, Command, Ms) -> erlane_bench_vm:ask(Near, Command, Ms).
 
 %% @doc CPU time in nanoseconds of the near node, and of all far ones.
 -spec cpu_ns(cluster()) -> {Near :: non_neg_integer(), Far :: non_neg_integer()}.

@@ -8,7 +8,7 @@
 -module(erlane_bench_os).
 
 -export([start/3, await/3, ask/4, signal/2, wait_exit/2, stop/1]).
--export([cpu_ns/1, rss_bytes/1, cores/0, file_limit/0]).
+-export([cpu_ns/1, rss_bytes/1, peak_bytes/1, forget_peak/1, cores/0, file_limit/0]).
 -export([find/1, output/2, free_port/0, await_port/2, temp_dir/0, remove/1]).
 
 -export_type([program/0]).
@@ -136,6 +136,18 @@ children(Task) ->
 rss_bytes(#{pid := Pid}) ->
     lists:sum([field("/proc/" ++ integer_to_list(P) ++ "/status", "^VmRSS:\\s+(\\d+) kB") * 1024
                || P <- tree(Pid)]).
+
+%% @doc The most resident memory that a program itself has had, since {@link forget_peak/1}, in
+%% bytes.
+-spec peak_bytes(program()) -> non_neg_integer().
+peak_bytes(#{pid := Pid}) ->
+    field("/proc/" ++ integer_to_list(Pid) ++ "/status", "^VmHWM:\\s+(\\d+) kB") * 1024.
+
+%% @doc From now on the peak is what it has now, where the kernel lets us say so.
+-spec forget_peak(program()) -> ok.
+forget_peak(#{pid := Pid}) ->
+    _ = file:write_file("/proc/" ++ integer_to_list(Pid) ++ "/clear_refs", "5"),
+    ok.
 
 field(File, Pattern) ->
     {ok, Text} = file:read_file(File),

@@ -74,6 +74,13 @@ about("native") ->
     "source through erlane_native, and the same in C behind a NIF written by hand. In a round the "
     "three take turns of about 2 ms; a figure is the median of its turns, and of the rounds, the "
     "first left out. A ratio is the median of the ratios within each round.";
+about("profile") ->
+    "Nodes in VMs of their own. `cost %' is what the busy process did less while it was looked at, "
+    "`CPU cost %' what its work took more of CPU time. Time and CPU time of a call are those of a "
+    "program that is traced; CPU time is that of the whole turn. `lost' are calls that the profile "
+    "does not have, `events/s' those that were made into a profile. Differences of shares are in "
+    "points, `all' of all rounds together. Pings are those of net_adm, `process' is one of normal "
+    "priority; `grown' is the most memory that the node had, less that before. " ++ within();
 about("scrape") ->
     "The longest time that a process which is always ready waited for its turn, on any scheduler, "
     "while all series were written out and a writer on each scheduler updated them; the longest "
@@ -168,6 +175,19 @@ columns("native") ->
     [{"BEAM ns", beam_ns, median, 2}, {"native ns", native_ns, median, 2},
      {"C ns", c_ns, median, 2}, {"BEAM / native", gain, median, 2}, {"least", gain, min, 2},
      {"native / C", over_c, median, 2}];
+columns("profile") ->
+    [{"cost %", cost, median, 2}, {"CPU cost %", cpu_cost, median, 2},
+     {"units/s", rate, median, 0}, {"samples/s", samples_s, median, 0},
+     {"points", points, median, 1}, {"all", all_points, median, 1},
+     {"functions", functions, median, 0}, {"samples", samples, median, 0},
+     {"of perf", perf_samples, median, 0},
+     {"ns/call", ns, median, 1}, {"least", ns, min, 1}, {"ns CPU", cpu_ns, median, 1},
+     {"lost", lost, median, 0}, {"events/s", converted_s, median, 0},
+     {"ping p50 us", p50_us, median, 0}, {"p99 us", p99_us, median, 0},
+     {"max us", max_us, median, 0}, {"process p99 us", echo_us, median, 0},
+     {"grown MB", grown_mb, median, 1}, {"traced ms", traced_ms, median, 0},
+     {"by itself", by_itself, median, 0}, {"file MB", mb, median, 1},
+     {"memory MB", memory_mb, median, 1}];
 columns("scrape") ->
     [{"pause ms", pause_ms, median, 2}, {"least", pause_ms, min, 2},
      {"slice ms", slice_ms, median, 0}, {"scrape ms", scrape_ms, median, 0},
@@ -223,6 +243,13 @@ ratios("fanout" ++ Which, _, Row, [Base | _] = Rows) ->
               end,
     [{iolist_to_binary([atom_to_list(Key), " / ", Name]), R}
      || Key <- Figures, length(Rows) > 1, R <- ratio(Key, kept(Row), Base)];
+%% This one to what it is compared with.
+ratios("profile", _, #{name := <<"none">>}, _) ->
+    [];
+ratios("profile", Metric, Row, Rows) ->
+    [{Name, R} || #{name := Name} = Base <- Rows,
+                  lists:member(Name, [<<"none">>, <<"eep">>, <<"fprof">>]),
+                  R <- ratio(Metric, kept(Row), Base)];
 ratios(_, Metric, Row, Rows) ->
     [{Name, Ratio} || {Name, Rounds} <- subjects(Metric, Rows),
                       Ratio <- ratio(Metric, Rounds, Row)].
@@ -231,6 +258,7 @@ ratio_title("flood" ++ _, <<Base:5/binary, " CPU">>) -> ["CPU: ", Base, " / this
 ratio_title("flood" ++ _, <<Base:5/binary, " near">>) -> ["near: ", Base, " / this"];
 ratio_title("flood" ++ _, Base) -> ["this / ", Base];
 ratio_title("fanout" ++ _, Title) -> Title;
+ratio_title("profile", Base) -> ["this / ", Base];
 ratio_title(_, Subject) -> [Subject, " / this"].
 
 summary(Row) ->
