@@ -7,7 +7,7 @@
 -module(fan_node).
 
 -export([start/1, publisher/1, published/1, pace/2, stop/1, subscriber/1, report/1, hurry/1,
-         again/1, key/1, kill_lane/1, left/0, others/1,
+         again/1, key/1, kill_lane/1, left/0, others/1, members/1,
          memory/0, seen/0]).
 
 -define(APP, erlane_fanout).
@@ -305,9 +305,15 @@ left() ->
 -spec others(binary()) -> [node()].
 others(Filter) ->
     case ets:lookup(erlane_fanout_routes, Filter) of
-        [Route] -> lists:sort(element(tuple_size(Route), Route));
+        [Route] -> lists:sort([Node || {Node, _} <- element(tuple_size(Route), Route)]);
         [] -> []
     end.
+
+%% How many nodes are members of this filter's groups, as pg here has heard.
+-spec members(binary()) -> non_neg_integer().
+members(Filter) ->
+    length([Pid || {filter, F, _} = Group <- pg:which_groups(?APP), F =:= Filter,
+                   Pid <- pg:get_members(?APP, Group)]).
 
 %% Bytes of this node that are not garbage.
 -spec memory() -> non_neg_integer().

@@ -127,7 +127,7 @@ known(Nodes, Filter) ->
     ok.
 
 members(Node, Filter) ->
-    length(router_nodes:call(Node, pg, get_members, [erlane_fanout, {filter, Filter}])).
+    router_nodes:call(Node, fan_node, members, [Filter]).
 
 subscriber(Node, Filter, Opts) ->
     router_nodes:call(Node, fan_node, subscriber, [#{filter => Filter, opts => Opts}]).

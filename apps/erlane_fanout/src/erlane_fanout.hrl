@@ -27,7 +27,7 @@
 %% A row of ?ROUTES.
 -define(R_LANES, 2).     % bitmap of lanes with subscriptions
 -define(R_BLOCKED, 3).   % bitmap of those in which one with policy block is over its limit
--define(R_REMOTE, 4).    % nodes with subscriptions
+-define(R_REMOTE, 4).    % nodes with subscriptions: {Node, Number}, see erlane_fanout_remote
 
 %% A subscription's name, a small integer: lane 10 bits, block of slots 5, index 24, generation 20.
 -define(GEN_BITS, 20).

@@ -18,6 +18,9 @@
                stats :: atomics:atomics_ref(),
                %% The era that began with it: see erlane_fanout_match.
                since :: pos_integer(),
+               %% The number with which this node has told others of the filter: see
+               %% erlane_fanout_remote.
+               joined = none :: none | pos_integer(),
                %% Number of the last message; `recent' has those after `low', newest first.
                head :: non_neg_integer(), low :: non_neg_integer(),
                recent = [] :: [{Bytes :: non_neg_integer(), Message :: term()}],

@@ -7,7 +7,7 @@
 -module(erlane_fanout_inbox).
 
 -export([size/1, word/0, put/4, charge/3, ask/2, blocked/3, discharge/2, settle/2, patience/1]).
--export_type([seen/0, entry/0]).
+-export_type([seen/0, entry/0, since/0]).
 
 -include("erlane_fanout.hrl").
 
@@ -20,8 +20,9 @@
 -define(FORGIVE_MS, 1000).
 
 -type seen() :: none | {Milliseconds :: integer(), Bytes :: pos_integer()}.
--type entry() :: {pub, erlane_fanout_match:era(), [erlane_fanout_topic:filter()], pos_integer(),
-                  term()}.
+-type entry() :: {pub, since(), [erlane_fanout_topic:filter()], pos_integer(), term()}.
+%% Of a publisher here its era, of another node the last number that it knew of this one.
+-type since() :: erlane_fanout_match:era() | {remote, pos_integer()}.
 
 %% @doc What a message counts: the size of a binary, the external size of another term, and 32.
 -spec size(term()) -> pos_integer().

@@ -8,18 +8,18 @@
 %% in the order of this intake, and a lane that is full gets no mail about that.
 -module(erlane_fanout_intake).
 
--export([start_link/1, children/0, name/1, entry/2]).
+-export([start_link/1, children/0, name/1, entry/3]).
 
 -include("erlane_fanout.hrl").
 
 %% The language; what is of another one is left alone.
--define(VERSION, 1).
+-define(VERSION, 2).
 -define(NAMES, {erlane_fanout_intake_1, erlane_fanout_intake_2, erlane_fanout_intake_3,
                 erlane_fanout_intake_4}).
 
 %% Of a lane that was full: the process, what it answers to, and how many it had no room for.
 -record(full, {lane :: pid(), ref :: reference(), counts = #{} :: counts()}).
--type counts() :: #{{erlane_fanout_topic:filter(), erlane_fanout_match:era()} => pos_integer()}.
+-type counts() :: #{{erlane_fanout_topic:filter(), erlane_fanout_inbox:since()} => pos_integer()}.
 -type full() :: #{LaneNumber :: pos_integer() => #full{}}.
 
 
@@ -36,9 +36,9 @@ start_link(Name) ->
 -spec name(pid()) -> atom().
 name(Pid) -> element(1 + erlang:phash2(Pid, tuple_size(?NAMES)), ?NAMES).
 
-%% @doc What goes there.
--spec entry(term(), term()) -> tuple().
-entry(Topics, Message) -> {erlane_fanout, ?VERSION, Topics, Message}.
+%% @doc What goes there, to a node that is known by this number.
+-spec entry(pos_integer(), term(), term()) -> tuple().
+entry(Number, Topics, Message) -> {erlane_fanout, ?VERSION, Number, Topics, Message}.
 
 init(Name) ->
     true = register(Name, self()),
@@ -48,10 +48,10 @@ init(Name) ->
 -spec loop(full()) -> no_return().
 loop(Full) ->
     receive
-        {erlane_fanout, ?VERSION, Topics, Message} ->
+        {erlane_fanout, ?VERSION, Number, Topics, Message} when is_integer(Number) ->
             Lanes = erlane_fanout_lanes:get(),
             loop(lists:foldl(fun(Entry, Acc) -> hand(Entry, Lanes, Acc) end, Full,
-                             entries(Topics, Message, Lanes)));
+                             entries(Number, Topics, Message, Lanes)));
         {Ref, go} when is_reference(Ref) ->
             loop(maps:fold(fun(I, F, Acc) -> room(Ref, I, F, Acc) end, #{}, Full));
         {'DOWN', Ref, process, _, _} ->
@@ -62,8 +62,8 @@ loop(Full) ->
     end.
 
 %% Other nodes may send anything.
-entries(Topics, Message, Lanes) ->
-    try erlane_fanout_publish:entries(Topics, Message, Lanes)
+entries(Number, Topics, Message, Lanes) ->
+    try erlane_fanout_publish:entries(Number, Topics, Message, Lanes)
     catch error:_ -> []
     end.
 
@@ -90,14 +90,14 @@ same(I, Lane, Full) ->
         #{} -> Full
     end.
 
-refused(I, Lane, {pub, Era, Filters, _, _}, Full) ->
+refused(I, Lane, {pub, Since, Filters, _, _}, Full) ->
     #full{counts = Counts} = F =
         case Full of
             #{I := There} -> There;
             #{} -> #full{lane = Lane, ref = erlane_fanout_inbox:ask(Lane, room)}
         end,
     Full#{I => F#full{counts = lists:foldl(fun(Filter, Acc) ->
-                                                   maps:update_with({Filter, Era},
+                                                   maps:update_with({Filter, Since},
                                                                     fun(N) -> N + 1 end, 1, Acc)
                                            end, Counts, Filters)}}.
 

@@ -5,7 +5,7 @@
 %% do, and looks at its mailbox again. With nothing to do it waits for a message, without a timer.
 -module(erlane_fanout_lane).
 
--export([start_link/5, begin_now/1, subscribe/3, unsubscribe/1, room/1]).
+-export([start_link/5, begin_now/1, subscribe/3, unsubscribe/1, room/1, joined/4]).
 
 -include("erlane_fanout.hrl").
 -include("erlane_fanout_feed.hrl").
@@ -73,6 +73,11 @@ room(Sub) ->
     #lanes{pids = Pids} = erlane_fanout_lanes:get(),
     element(erlane_fanout_sub:lane(Sub), Pids) ! {room, Sub},
     ok.
+
+%% @doc Other nodes have been told of the filter, with this number: what they publish when they know
+%% it is for its subscriptions, of feeds that had begun by this era.
+-spec joined(pid(), erlane_fanout_topic:filter(), pos_integer(), erlane_fanout_match:era()) -> ok.
+joined(Lane, Filter, Number, Era) -> Lane ! {joined, Filter, Number, Era}, ok.
 
 init(#lane{i = I} = L) ->
     Rows = [Row || #row{lane = Lane} = Row <- ets:tab2list(?SUBS), Lane =:= I],
@@ -168,18 +173,24 @@ released(Filter, Feed, #lane{held = Held} = L) ->
         #{} -> L
     end.
 
-handle({pub, Era, Filters, Bytes, Message}, #lane{stats = Stats} = L) ->
+handle({pub, Since, Filters, Bytes, Message}, #lane{stats = Stats} = L) ->
     atomics:add(Stats, ?S_MESSAGES, 1),
-    lists:foldl(fun(Filter, Acc) -> note(Filter, Era, Bytes, Message, Acc) end, L, Filters);
+    lists:foldl(fun(Filter, Acc) -> note(Filter, Since, Bytes, Message, Acc) end, L, Filters);
 handle({refused, Counts}, #lane{feeds = Feeds} = L) ->
-    maps:foreach(fun({Filter, Era}, N) ->
+    maps:foreach(fun({Filter, Since}, N) ->
                          case Feeds of
-                             #{Filter := #feed{since = Since} = Feed} when Since =< Era ->
-                                 erlane_fanout_feed:refused(N, Feed);
+                             #{Filter := Feed} ->
+                                 _ = wants(Since, Feed) andalso erlane_fanout_feed:refused(N, Feed);
                              #{} -> ok
                          end
                  end, Counts),
     L;
+handle({joined, Filter, Number, Era}, #lane{feeds = Feeds} = L) ->
+    case Feeds of
+        #{Filter := #feed{since = Since} = Feed} when Since =< Era ->
+            L#lane{feeds = Feeds#{Filter := Feed#feed{joined = Number}}};
+        #{} -> L
+    end;
 handle({room, Sub}, L) -> resume(Sub, L);
 handle({call, Ref, {subscribe, Pid, Filter, Opts}}, L) ->
     {Sub, Slots} = erlane_fanout_sub:alloc(L#lane.slots),
@@ -211,18 +222,26 @@ handle({erlane_async, Ref, Ticket, _}, L) ->
     end;
 handle(_, L) -> L.
 
-note(Filter, Era, Bytes, Message, #lane{feeds = Feeds} = L) ->
+note(Filter, Since, Bytes, Message, #lane{feeds = Feeds} = L) ->
     case Feeds of
-        #{Filter := #feed{since = Since, active = true} = Feed} when Since =< Era ->
-            L#lane{feeds = Feeds#{Filter := erlane_fanout_feed:note(Bytes, Message, Feed)}};
-        #{Filter := #feed{since = Since} = Feed} when Since =< Era ->
-            Feed1 = erlane_fanout_feed:note(Bytes, Message, Feed),
-            L#lane{feeds = Feeds#{Filter := Feed1#feed{active = true}},
-                   active = queue:in(Filter, L#lane.active)};
+        #{Filter := Feed} ->
+            case wants(Since, Feed) of
+                true -> note(Filter, Feed, erlane_fanout_feed:note(Bytes, Message, Feed), L);
+                false -> discharge(Bytes, L)
+            end;
         #{} ->
-            %% Its last subscription left meanwhile; who came since must not get it.
             discharge(Bytes, L)
     end.
+
+note(Filter, #feed{active = true}, Feed, #lane{feeds = Feeds} = L) ->
+    L#lane{feeds = Feeds#{Filter := Feed}};
+note(Filter, _, Feed, #lane{feeds = Feeds, active = Active} = L) ->
+    L#lane{feeds = Feeds#{Filter := Feed#feed{active = true}}, active = queue:in(Filter, Active)}.
+
+%% If its last subscription left after the publisher looked it up, or after the other node heard of
+%% it, who came since must not get it.
+wants({remote, Number}, #feed{joined = Joined}) -> is_integer(Joined) andalso Joined =< Number;
+wants(Era, #feed{since = Since}) -> Since =< Era.
 
 enter(Sub, Filter, Pid, Opts, #lane{feeds = Feeds} = L) ->
     #{mode := Mode, limit := Limit, policy := Policy} = Opts,

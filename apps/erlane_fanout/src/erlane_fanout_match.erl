@@ -17,9 +17,10 @@
 
 -type route() :: {erlane_fanout_topic:filter(), Lanes :: non_neg_integer(),
                   Blocked :: non_neg_integer(),
-                  Remote :: [node()]}.
+                  Remote :: [member()]}.
+-type member() :: {node(), Number :: pos_integer()}.
 -type era() :: non_neg_integer().
--export_type([route/0, era/0]).
+-export_type([route/0, member/0, era/0]).
 
 %% What all share: how many wildcard filters there are, lanes and other nodes apart, and the era.
 %% Every publish reads both: in the middle of their array, where nothing that is written often
@@ -150,7 +151,7 @@ blocked(Lane, Filter, Blocked) ->
     ok.
 
 %% @doc The nodes with subscriptions to this filter are these. Only one process calls it.
--spec remote(erlane_fanout_topic:filter(), [node()], atomics:atomics_ref()) -> ok.
+-spec remote(erlane_fanout_topic:filter(), [member()], atomics:atomics_ref()) -> ok.
 remote(Filter, Nodes, Wild) ->
     Before = case ets:lookup(?ROUTES, Filter) of
                  [Route] -> element(?R_REMOTE, Route);

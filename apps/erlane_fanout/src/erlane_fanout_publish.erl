@@ -3,7 +3,7 @@
 %% here, and one for each node with any.
 -module(erlane_fanout_publish).
 
--export([publish/4, entries/3]).
+-export([publish/4, entries/4]).
 
 -include("erlane_fanout.hrl").
 
@@ -45,8 +45,13 @@ routes(Topics, #lanes{wild = Wild}) when is_list(Topics) ->
 routes(Topic, #lanes{wild = Wild}) ->
     erlane_fanout_match:routes(Topic, Wild).
 
+%% The last number of each node.
 remote([{_, _, _, Nodes}]) -> Nodes;
-remote(Routes) -> lists:usort(lists:append([element(?R_REMOTE, Route) || Route <- Routes])).
+remote(Routes) -> last(lists:usort(lists:append([element(?R_REMOTE, R) || R <- Routes]))).
+
+last([{Node, _} | [{Node, _} | _] = Rest]) -> last(Rest);
+last([Last | Rest]) -> [Last | last(Rest)];
+last([]) -> [].
 
 send(Era, [{Filter, Bits, 0, _}], Message, Bytes, Lanes) ->
     one(Bits, 1, {pub, Era, [Filter], Bytes, Message}, Bytes, Lanes);
@@ -86,16 +91,15 @@ wait({Filter, _, Bits, _}, #lanes{pids = Pids} = Lanes) ->
         [] -> ok
     end.
 
-%% @doc What another node has published: an entry for each lane of this node that wants it, with
-%% what it counts there.
--spec entries(topics(), term(), #lanes{}) ->
+%% @doc What another node has published, which knew this one by that number: an entry for each lane
+%% of this node that wants it, with what it counts there.
+-spec entries(Number :: pos_integer(), topics(), term(), #lanes{}) ->
           [{pos_integer(), erlane_fanout_inbox:entry(), pos_integer()}].
-entries(Topics, Message, #lanes{wild = Wild} = Lanes) ->
+entries(Number, Topics, Message, Lanes) ->
     check(Topics),
-    Era = erlane_fanout_match:era(Wild),
     Routes = routes(Topics, Lanes),
     Bytes = erlane_fanout_inbox:size(Message),
     each(lanes(Routes), 1, Routes,
          fun(I, Filters) ->
-                 {I, {pub, Era, Filters, Bytes, Message}, Bytes * length(Filters)}
+                 {I, {pub, {remote, Number}, Filters, Bytes, Message}, Bytes * length(Filters)}
          end).

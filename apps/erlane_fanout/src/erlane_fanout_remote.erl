@@ -6,8 +6,13 @@
 %% hears of other nodes it writes into the table of routes, where publishers find it.
 %%
 %% It stays a member for a second after its last subscription. One that comes soon after the last
-%% one left would get what is still under way, and then miss what others publish until they know
-%% of it: with this they never stop.
+%% one left would have to wait until others know of it again.
+%%
+%% Each time that it becomes a member it does so under another number, a later one, and what
+%% others publish comes with the last number that they knew. For a member that left and came back
+%% something may still be under way from before, and what was published in between is not
+%% coming: it would be missing behind that. So lanes are told the number, and what comes with an
+%% earlier one is for none of the filter's subscriptions.
 %%
 %% The member is erlane_fanout_lanes: pg of OTP 25 ends when a process that monitors the scope and
 %% is a member itself ends.
@@ -21,10 +26,15 @@
 
 -record(state, {monitor :: reference(), member :: pid(), wild :: atomics:atomics_ref(),
                 %% With a timer: no lane has a subscription any more.
-                joined = #{} :: #{erlane_fanout_topic:filter() => here | reference()},
-                others = #{} :: #{group() => [pid()]}}).
+                joined = #{} :: #{filter() => {ordinal(), here | reference()}},
+                last = 0 :: non_neg_integer(),
+                nodes = [] :: [pid()],
+                others = #{} :: #{filter() => [{pid(), ordinal()}]}}).
 
--type group() :: nodes | {filter, erlane_fanout_topic:filter()}.
+-type filter() :: erlane_fanout_topic:filter().
+%% Later ones are larger, also those of the node's next incarnation.
+-type ordinal() :: pos_integer().
+-type group() :: nodes | {filter, filter(), ordinal()}.
 
 -define(SCOPE, erlane_fanout).
 -define(LINGER_MS, 1000).
@@ -41,19 +51,22 @@ changed(Filter) ->
 %% @doc Other nodes that run the application.
 -spec nodes() -> [node()].
 nodes() ->
-    others(pg:get_members(?SCOPE, nodes)).
+    nodes_of(pg:get_members(?SCOPE, nodes)).
 
 %% @doc One copy for each node, to the intake that all messages of the caller go to.
--spec send([node()], erlane_fanout_topic:topic() | [erlane_fanout_topic:topic()], term()) -> ok.
+-spec send([erlane_fanout_match:member()],
+           erlane_fanout_topic:topic() | [erlane_fanout_topic:topic()], term()) -> ok.
 send([], _, _) -> ok;
-send(Nodes, Topics, Message) ->
+send(Members, Topics, Message) ->
     Name = erlane_fanout_intake:name(self()),
-    Dests = [{Name, Node} || Node <- Nodes],
-    Entry = erlane_fanout_intake:entry(Topics, Message),
-    case whereis(erlane_router_peers) of
-        undefined -> lists:foreach(fun(Dest) -> Dest ! Entry end, Dests);
-        _ -> erlane_router:send(Dests, Entry)
-    end.
+    Routed = whereis(erlane_router_peers) =/= undefined,
+    lists:foreach(fun({Node, Number}) ->
+                          Entry = erlane_fanout_intake:entry(Number, Topics, Message),
+                          case Routed of
+                              true -> erlane_router:send({Name, Node}, Entry);
+                              false -> {Name, Node} ! Entry, ok
+                          end
+                  end, Members).
 
 -spec init([]) -> {ok, #state{}}.
 init([]) ->
@@ -64,14 +77,17 @@ init([]) ->
          || {Filter, _, _, [_ | _]} <- ets:tab2list(?ROUTES)],
     Member = whereis(erlane_fanout_lanes),
     %% One before this may have joined.
-    Joined = [Group || {Group, Pids} <- maps:to_list(Groups), lists:member(Member, Pids)],
-    _ = lists:member(nodes, Joined) orelse pg:join(?SCOPE, nodes, Member),
+    Mine = [Group || {Group, Pids} <- maps:to_list(Groups), lists:member(Member, Pids)],
+    _ = lists:member(nodes, Mine) orelse pg:join(?SCOPE, nodes, Member),
+    Joined = [{F, {Number, here}} || {filter, F, Number} <- Mine],
     State = maps:fold(fun join/3,
                       #state{monitor = Monitor, member = Member, wild = Wild,
-                             joined = maps:from_list([{F, here} || {filter, F} <- Joined])},
+                             last = lists:max([0 | [N || {_, {N, here}} <- Joined]]),
+                             joined = maps:from_list(Joined)},
                       Groups),
-    {ok, lists:foldl(fun own/2, State, maps:keys(State#state.joined)
-                                        ++ [F || {F, _, _, _} <- ets:tab2list(?ROUTES)])}.
+    {ok, lists:foldl(fun own/2, State,
+                     lists:usort([F || {F, _} <- Joined]
+                                 ++ [F || {F, _, _, _} <- ets:tab2list(?ROUTES)]))}.
 
 -spec handle_call(term(), gen_server:from(), #state{}) -> {reply, term(), #state{}}.
 handle_call(_, _From, State) ->
@@ -92,63 +108,94 @@ handle_info(_, State) ->
     {noreply, State}.
 
 %% As the table says now, whatever it said when the message was sent.
-own(Filter, #state{joined = Joined, member = Member} = State) ->
-    case {here(Filter), Joined} of
-        {true, #{Filter := here}} -> State;
-        {true, #{Filter := Timer}} ->
-            _ = erlang:cancel_timer(Timer),
-            State#state{joined = Joined#{Filter := here}};
-        {true, #{}} ->
-            ok = pg:join(?SCOPE, {filter, Filter}, Member),
-            State#state{joined = Joined#{Filter => here}};
-        {false, #{Filter := here}} ->
+own(Filter, #state{joined = Joined, member = Member, last = Last} = State) ->
+    case {lanes(Filter) =/= 0, Joined} of
+        {false, #{Filter := {Number, here}}} ->
             Timer = erlang:start_timer(?LINGER_MS, self(), {leave, Filter}),
-            State#state{joined = Joined#{Filter := Timer}};
-        {false, #{}} -> State
+            State#state{joined = Joined#{Filter := {Number, Timer}}};
+        {false, #{}} -> State;
+        {true, #{Filter := {Number, here}}} -> tell(Filter, Number, State);
+        {true, #{Filter := {Number, Timer}}} ->
+            _ = erlang:cancel_timer(Timer),
+            tell(Filter, Number, State#state{joined = Joined#{Filter := {Number, here}}});
+        {true, #{}} ->
+            Number = max(Last + 1, erlang:system_time(microsecond)),
+            %% Lanes first: what comes with this number is for those that have heard it.
+            State1 = tell(Filter, Number, State),
+            ok = pg:join(?SCOPE, {filter, Filter, Number}, Member),
+            State1#state{joined = Joined#{Filter => {Number, here}}, last = Number}
     end.
 
-here(Filter) ->
+%% Which lanes have subscriptions, as a bitmap.
+lanes(Filter) ->
     case ets:lookup(?ROUTES, Filter) of
-        [{_, Lanes, _, _}] -> Lanes =/= 0;
-        [] -> false
+        [Route] -> element(?R_LANES, Route);
+        [] -> 0
     end.
+
+%% A feed that begins while the table is read here has a later era, and asks for itself.
+tell(Filter, Number, #state{wild = Wild} = State) ->
+    Era = erlane_fanout_match:era(Wild),
+    #lanes{pids = Pids} = erlane_fanout_lanes:get(),
+    Lanes = lanes(Filter),
+    lists:foreach(fun(I) ->
+                          erlane_fanout_lane:joined(element(I, Pids), Filter, Number, Era)
+                  end,
+                  [I || I <- lists:seq(1, tuple_size(Pids)), (Lanes bsr (I - 1)) band 1 =:= 1]),
+    State.
 
 lingered(Filter, Timer, #state{joined = Joined, member = Member} = State) ->
     case Joined of
-        #{Filter := Timer} ->
-            case here(Filter) of
-                true -> State#state{joined = Joined#{Filter := here}};
-                false ->
-                    _ = pg:leave(?SCOPE, {filter, Filter}, Member),
-                    State#state{joined = maps:remove(Filter, Joined)}
+        #{Filter := {Number, Timer}} ->
+            case lanes(Filter) of
+                0 ->
+                    _ = pg:leave(?SCOPE, {filter, Filter, Number}, Member),
+                    State#state{joined = maps:remove(Filter, Joined)};
+                _ ->
+                    %% It has asked, or is going to.
+                    State#state{joined = Joined#{Filter := {Number, here}}}
             end;
         #{} -> State
     end.
 
-join(Group, Pids, #state{others = Others} = State) ->
-    Before = maps:get(Group, Others, []),
-    case [Pid || Pid <- Pids, node(Pid) =/= node(), not lists:member(Pid, Before)] of
+-spec join(group(), [pid()], #state{}) -> #state{}.
+join(nodes, Pids, #state{nodes = Before} = State) ->
+    case elsewhere(Pids) -- Before of
         [] -> State;
         New ->
-            Group =:= nodes andalso erlane_fanout_retain:tell(others(New), others(Before)),
-            write(Group, New ++ Before, State)
-    end.
-
-leave(Group, Pids, #state{others = Others} = State) ->
-    case maps:get(Group, Others, []) of
+            erlane_fanout_retain:tell(nodes_of(New), nodes_of(Before)),
+            State#state{nodes = New ++ Before}
+    end;
+join({filter, Filter, Number}, Pids, #state{others = Others} = State) when is_integer(Number) ->
+    Before = maps:get(Filter, Others, []),
+    case [{Pid, Number} || Pid <- elsewhere(Pids)] -- Before of
         [] -> State;
-        Before -> write(Group, Before -- Pids, State)
+        New -> write(Filter, New ++ Before, State)
+    end;
+join(_, _, State) -> State.
+
+-spec leave(group(), [pid()], #state{}) -> #state{}.
+leave(nodes, Pids, #state{nodes = Before} = State) ->
+    State#state{nodes = Before -- Pids};
+leave({filter, Filter, Number}, Pids, #state{others = Others} = State) ->
+    case maps:get(Filter, Others, []) of
+        [] -> State;
+        Before -> write(Filter, Before -- [{Pid, Number} || Pid <- Pids], State)
+    end;
+leave(_, _, State) -> State.
+
+write(Filter, Members, #state{others = Others, wild = Wild} = State) ->
+    ok = erlane_fanout_match:remote(Filter, last(Members), Wild),
+    case Members of
+        [] -> State#state{others = maps:remove(Filter, Others)};
+        _ -> State#state{others = Others#{Filter => Members}}
     end.
 
-write(Group, Pids, #state{others = Others, wild = Wild} = State) ->
-    case Group of
-        {filter, Filter} -> erlane_fanout_match:remote(Filter, others(Pids), Wild);
-        _ -> ok
-    end,
-    case Pids of
-        [] -> State#state{others = maps:remove(Group, Others)};
-        _ -> State#state{others = Others#{Group => Pids}}
-    end.
+%% The last number of each node: one that is back may be heard of before its end is.
+last(Members) ->
+    Last = maps:from_list(lists:keysort(2, [{node(Pid), Number} || {Pid, Number} <- Members])),
+    lists:keysort(1, maps:to_list(Last)).
 
-others(Pids) ->
-    lists:usort([node(Pid) || Pid <- Pids, node(Pid) =/= node()]).
+elsewhere(Pids) -> [Pid || Pid <- Pids, node(Pid) =/= node()].
+
+nodes_of(Pids) -> lists:usort([node(Pid) || Pid <- elsewhere(Pids)]).

@@ -3,7 +3,8 @@
 -module(erlane_fanout_nodes_SUITE).
 
 -export([all/0, groups/0, init_per_group/2, end_per_group/2]).
--export([order/1, membership/1, rejoined/1, wildcards/1, retained/1, presence/1, junk/1]).
+-export([order/1, membership/1, rejoined/1, late/1, stale/1, wildcards/1, retained/1, presence/1,
+         junk/1]).
 
 -include_lib("stdlib/include/assert.hrl").
 
@@ -12,7 +13,7 @@
 all() -> [{group, router}, {group, plain}].
 
 groups() ->
-    Cases = [order, membership, rejoined, wildcards, retained, presence, junk],
+    Cases = [order, membership, rejoined, late, stale, wildcards, retained, presence, junk],
     [{router, Cases}, {plain, Cases}].
 
 init_per_group(Group, Config) ->
@@ -73,8 +74,8 @@ known(Config, Topic, N) ->
 
 remote(Topic) ->
     Wild = element(5, persistent_term:get({erlane_fanout, lanes})),
-    length(lists:usort(lists:append([element(4, R)
-                                     || R <- erlane_fanout_match:routes(Topic, Wild)]))).
+    length(lists:usort([Node || R <- erlane_fanout_match:routes(Topic, Wild),
+                                {Node, _} <- element(4, R)])).
 
 %% Of each publisher in order, here and there, once.
 order(Config) ->
@@ -142,13 +143,79 @@ follow(Sub, Seq, N, Left) ->
     after 10000 -> error({no_message, N})
     end.
 
+%% What is still under way to a node that has left is not for who subscribes there later: what is
+%% published until others know of that one is not coming, and would be missing behind it.
+late(Config) ->
+    at(b, Config, fun() -> keeper(k1, <<"l">>, #{}) end),
+    known(Config, <<"l">>, 1),
+    at(b, Config, fun hold/0),
+    ok = publish(Config, <<"l">>, under_way),
+    until(fun() -> [1] = at(b, Config, fun waiting/0) end),
+    at(b, Config, fun() -> stop(k1) end),
+    known(Config, <<"l">>, 0),
+    ok = publish(Config, <<"l">>, for_nobody),
+    at(b, Config, fun() -> keeper(k2, <<"l">>, #{}) end),
+    known(Config, <<"l">>, 1),
+    at(b, Config, fun() -> stop(holder) end),
+    ok = publish(Config, <<"l">>, new),
+    until(fun() -> [_ | _] = at(b, Config, fun() -> got(k2) end) end),
+    ?assertEqual([new], at(b, Config, fun() -> got(k2) end)),
+    at(b, Config, fun() -> stop(k2) end),
+    known(Config, <<"l">>, 0).
+
+%% The same of what another node sends while it has not yet heard that this one left: here because
+%% a filter that is still there matches as well.
+stale(Config) ->
+    at(b, Config, fun() -> keeper(k1, <<"s/1">>, #{}), keeper(k2, <<"s/+">>, #{}) end),
+    until(fun() -> 2 = at(a, Config, fun() -> filters(<<"s/1">>) end) end),
+    at(b, Config, fun() -> stop(k1) end),
+    until(fun() -> 1 = at(a, Config, fun() -> filters(<<"s/1">>) end) end),
+    at(a, Config, fun() -> ok = sys:suspend(erlane_fanout_remote) end),
+    at(b, Config, fun() -> keeper(k1, <<"s/1">>, #{}) end),
+    ok = publish(Config, <<"s/1">>, one),
+    until(fun() -> [one] = at(b, Config, fun() -> got(k2) end) end),
+    at(a, Config, fun() -> ok = sys:resume(erlane_fanout_remote) end),
+    until(fun() -> 2 = at(a, Config, fun() -> filters(<<"s/1">>) end) end),
+    ok = publish(Config, <<"s/1">>, two),
+    until(fun() -> [one, two] = at(b, Config, fun() -> got(k2) end) end),
+    until(fun() -> [two] = at(b, Config, fun() -> got(k1) end) end),
+    at(b, Config, fun() -> stop(k1), stop(k2) end),
+    known(Config, <<"s/1">>, 0).
+
+publish(Config, Topic, Message) ->
+    at(a, Config, fun() -> erlane_fanout:publish(Topic, Message) end).
+
+%% The intakes stand still as long as this process lives.
+hold() ->
+    Self = self(),
+    Pid = spawn(fun() ->
+                    true = register(holder, self()),
+                    [true = erlang:suspend_process(P) || P <- intakes()],
+                    Self ! {self(), held},
+                    receive stop -> ok end
+                end),
+    receive {Pid, held} -> ok end.
+
+intakes() -> [whereis(list_to_atom("erlane_fanout_intake_" ++ [C])) || C <- "1234"].
+
+%% Messages in the mailboxes of those that have any.
+waiting() -> [N || P <- intakes(), {_, N} <- [process_info(P, message_queue_len)], N > 0].
+
+%% Of how many filters of the other node that match.
+filters(Topic) ->
+    Wild = element(5, persistent_term:get({erlane_fanout, lanes})),
+    length([R || R <- erlane_fanout_match:routes(Topic, Wild), element(4, R) =/= []]).
+
 %% A message to topics that the filters of the other node match goes there once.
 wildcards(Config) ->
     at(b, Config, fun() -> keeper(k1, <<"w/+">>, #{}), keeper(k2, <<"w/1">>, #{}) end),
-    known(Config, <<"w/1">>, 1),
-    at(a, Config, fun() -> ok = erlane_fanout:publish([<<"w/1">>, <<"w/2">>], m) end),
-    at(a, Config, fun() -> ok = erlane_fanout:publish_local(<<"w/1">>, here) end),
-    at(a, Config, fun() -> ok = erlane_fanout:publish(<<"w/1">>, last) end),
+    until(fun() -> 2 = at(a, Config, fun() -> filters(<<"w/1">>) end) end),
+    %% Order is that of one process.
+    at(a, Config, fun() ->
+        ok = erlane_fanout:publish([<<"w/1">>, <<"w/2">>], m),
+        ok = erlane_fanout:publish_local(<<"w/1">>, here),
+        ok = erlane_fanout:publish(<<"w/1">>, last)
+    end),
     [until(fun() -> [m, last] = at(b, Config, fun() -> got(K) end) end) || K <- [k1, k2]],
     at(b, Config, fun() -> stop(k1), stop(k2) end),
     known(Config, <<"w/1">>, 0).
@@ -187,8 +254,10 @@ junk(Config) ->
         Names = [erlane_fanout_retain, erlane_fanout_remote
                  | [list_to_atom("erlane_fanout_intake_" ++ [C]) || C <- "1234"]],
         [{Name, B} ! Junk || Name <- Names,
-                             Junk <- [junk, {erlane_fanout, 1, [[x] | y], m},
-                                      {erlane_fanout, 1, <<"#">>, m}, {erlane_fanout, 2, a, m},
+                             Junk <- [junk, {erlane_fanout, 2, 1, [[x] | y], m},
+                                      {erlane_fanout, 2, 1, <<"#">>, m},
+                                      {erlane_fanout, 2, x, <<"j">>, m},
+                                      {erlane_fanout, 1, <<"j">>, m},
                                       {'$gen_cast', {rows, [x, {a, b, c, d}]}},
                                       {'$gen_cast', {changed, nothing}}]],
         ok = erlane_fanout:publish(<<"j">>, good)
