@@ -25,7 +25,8 @@
 -define(DELIVERED_MS, 2000).
 
 %% `back' is the module that brings events to the file, `handle' what it has for that.
--record(trace, {back, handle, session, file, dir, procs, flags, patterns, guard}).
+%% `top' are the functions of which it is not asked where they return to.
+-record(trace, {back, handle, session, file, dir, procs, flags, patterns, top, guard}).
 
 %% @doc Opens the file and switches tracing on. The text says why not.
 -spec prepare(erlane_prof_agent:options()) ->
@@ -38,11 +39,11 @@ prepare(#{functions := Wanted, worker := Worker} = Options) ->
         Top = erlane_prof_trace_object:called_from_top(Patterns),
         Dir = directory(),
         Trace0 = #trace{back = Back, file = filename:join(Dir, "trace"), dir = Dir, procs = Procs,
-                        patterns = Patterns, guard = self(),
+                        patterns = Patterns, guard = self(), top = Top,
                         flags = flags(maps:get(with, Options, []))},
         Trace = session(opened(Trace0, Options), Functions),
         try
-            switch_on(Trace, Top, Worker),
+            switch_on(Trace, Worker),
             {ok, [{undo, ?MODULE, Trace}], Trace}
         catch
             Class:Reason:Stack ->
@@ -94,9 +95,9 @@ session(#trace{back = Back, handle = Handle, file = File, dir = Dir} = Trace, Fu
     end.
 
 switch_on(#trace{back = Back, handle = Handle, session = Session, procs = Procs, flags = Flags,
-                 patterns = Patterns}, Top, Worker) ->
+                 patterns = Patterns, top = Top}, Worker) ->
     _ = [erlane_prof_session:function(Session, Pattern, ?MATCH, [local]) || Pattern <- Patterns],
-    _ = [erlane_prof_session:function(Session, Function, true, [local]) || Function <- Top],
+    _ = [erlane_prof_session:function(Session, Function, true, [local]) || {Function, _} <- Top],
     Tracer = case Back:tracer(Handle) of
                  {Module, State} -> {tracer, Module, State};
                  Port -> {tracer, Port}
@@ -214,7 +215,7 @@ finish(#{trace := Trace, fd := Fd, back := Back, began := Began, before := Befor
              end,
     About = #{began => Began, labels => maps:to_list(Labels), bytes => Size,
               own => [Back:key(Pid) || Pid <- [self(), Trace#trace.guard]],
-              format => Back:format(), lost => maps:get(lost, Stats),
+              format => Back:format(), lost => maps:get(lost, Stats), top => Trace#trace.top,
               ended => case Whole of
                            true -> Ended;
                            false -> unknown

@@ -51,8 +51,9 @@ stripped(Beam) ->
         _ -> none
     end.
 
-%% @doc The functions that return to what is innermost, of modules all of which is traced.
--spec called_from_top([erlane_prof_session:pattern()]) -> [mfa()].
+%% @doc The functions that return to what is innermost, of modules all of which is traced; each
+%% with the others that call it, for processes whose innermost function is not known yet.
+-spec called_from_top([erlane_prof_session:pattern()]) -> [{mfa(), Callers :: [mfa()]}].
 called_from_top(Patterns) ->
     case lists:usort([M || {M, '_', '_'} <- Patterns]) of
         Modules when length(Modules) =< ?MODULES, Modules =/= ['_'] -> asked(Modules);
@@ -82,11 +83,13 @@ asked(Modules) ->
 read(Beam, Module) when is_binary(Beam), byte_size(Beam) =< ?READ_BYTES ->
     try beam_disasm:file(Beam) of
         {beam_file, Module, _, _, _, Functions} ->
-            All = [{Module, F, A} || {function, F, A, _, _} <- Functions],
+            All = [{{Module, F, A}, Code} || {function, F, A, _, Code} <- Functions],
             Exported = [{Module, F, A} || {F, A} <- Module:module_info(exports)],
-            Others = lists:append([others({Module, F, A}, Code)
-                                   || {function, F, A, _, Code} <- Functions]),
-            All -- (Exported ++ lists:usort(Others));
+            Others = lists:append([others(Mfa, Code) || {Mfa, Code} <- All]),
+            Top = [Mfa || {Mfa, _} <- All] -- (Exported ++ lists:usort(Others)),
+            Calls = lists:usort([{Called, Mfa} || {Mfa, Code} <- All, {call, _, Called} <- Code,
+                                                  Called =/= Mfa]),
+            [{Mfa, [Caller || {Called, Caller} <- Calls, Called =:= Mfa]} || Mfa <- Top];
         _ -> []
     catch
         error:_ -> []

@@ -13,10 +13,11 @@
 -export_type([tree/0, about/0, label/0]).
 
 %% `began' is of the clock of the trace. `labels' has the processes that are known by name, `own'
-%% those that are not to be seen. `traced' tells of a function whether it was to be traced.
+%% those that are not to be seen. `traced' tells of a function whether it was to be traced, `top'
+%% who calls those of which it was not asked.
 -type about() :: #{began := integer(),
                    labels := #{erlane_prof_trace_read:who() => label()},
-                   own := [erlane_prof_trace_read:who()],
+                   own := [erlane_prof_trace_read:who()], top => #{mfa() => [mfa()]},
                    traced := fun((mfa()) -> boolean())}.
 -type label() :: {Proc :: binary(), App :: atom()}.
 
@@ -37,8 +38,8 @@
 %% its first events, while it is not known who it is.
 -record(p, {root, stack = [], last, on = running, before = running, held = none}).
 
--record(tree, {about, names = #{}, mfas = #{}, next = 2, nodes, procs = #{}, counts, off = #{},
-               who = none, proc = none, last, events = 0, repaired = 0, unnamed = 0}).
+-record(tree, {about, names = #{}, ids = #{}, mfas = #{}, next = 2, nodes, procs = #{}, counts,
+               off = #{}, who = none, proc = none, last, events = 0, repaired = 0, unnamed = 0}).
 
 -opaque tree() :: #tree{}.
 
@@ -164,27 +165,39 @@ root(Label, #tree{nodes = Nodes} = T) ->
 %% Functions that were not to be traced have numbers below 0, as erlane_prof_trace_stack has it.
 id(none, T) ->
     {0, T};
-id(top, T) ->
-    {top, T};
 id(Name, #tree{names = Names} = T) ->
     case Names of
         #{Name := Id} -> {Id, T};
         #{} -> new_id(Name, T)
     end.
 
-new_id(_Name, #tree{next = Next, unnamed = N} = T) when Next > ?NAMES ->
-    {-1, T#tree{unnamed = N + 1}};
-new_id(Name, #tree{names = Names, mfas = Mfas, next = Next, about = #{traced := Traced}} = T) ->
-    Mfa = erlane_prof_trace_read:mfa(Name),
-    Id = case Traced(Mfa) of
-             true -> Next;
-             false -> -Next
-         end,
-    {Id, T#tree{names = Names#{binary:copy(Name) => Id}, mfas = Mfas#{Id => Mfa},
-                next = Next + 1}}.
+new_id(Name, #tree{names = Names} = T0) ->
+    {Id, T} = id_of(erlane_prof_trace_read:mfa(Name), T0),
+    {Id, T#tree{names = case Id of
+                            -1 -> Names;
+                            _ -> Names#{binary:copy(Name) => Id}
+                        end}}.
+
+id_of(Mfa, #tree{ids = Ids, mfas = Mfas, next = Next, unnamed = N, about = About} = T) ->
+    #{traced := Traced} = About,
+    case Ids of
+        #{Mfa := Id} -> {Id, T};
+        #{} when Next > ?NAMES -> {-1, T#tree{unnamed = N + 1}};
+        #{} ->
+            Id = case Traced(Mfa) of
+                     true -> Next;
+                     false -> -Next
+                 end,
+            {Id, T#tree{ids = Ids#{Mfa => Id}, mfas = Mfas#{Id => Mfa}, next = Next + 1}}
+    end.
 
 %%% What it does
 
+known({call, _, Name, top, Ts}, P, T0) ->
+    {Function, T1} = id(Name, T0),
+    #tree{proc = #p{stack = Stack0} = P1} = T2 = runs(Ts, P, T1),
+    {Caller, Stack, T} = from(Function, Stack0, T2),
+    called(Function, Caller, T#tree{proc = P1#p{stack = Stack}}, T#tree.nodes);
 known({call, _, Name, Returns, Ts}, P, T0) ->
     {Function, T1} = id(Name, T0),
     {Caller, T2} = id(Returns, T1),
@@ -213,6 +226,24 @@ known({sent, _, _}, #p{stack = Stack, root = Root} = P, #tree{counts = Counts} =
     T#tree{proc = P};
 known(_, P, T) ->
     T#tree{proc = P}.
+
+%% Who calls a function of which it was not asked where it returns to: what is innermost. Only what
+%% was there when the trace began can have returned without a word; then it is who calls it, if that
+%% is one function.
+from(Function, Stack, T)
+  when Function =< 0; Stack =/= [] andalso element(2, hd(Stack)) =/= unknown ->
+    {top, Stack, T};
+from(Function, Stack, #tree{mfas = Mfas, about = About} = T0) ->
+    #{Function := Mfa} = Mfas,
+    Top = maps:get(erlane_prof_trace_stack:function_of(Stack), Mfas, none),
+    Callers = maps:get(Mfa, maps:get(top, About, #{}), []),
+    case {Callers, Top =:= Mfa orelse lists:member(Top, Callers)} of
+        {_, true} -> {top, Stack, T0};
+        {[Caller], false} ->
+            {Id, T} = id_of(Caller, T0),
+            {Id, Stack, T};
+        {_, false} -> {top, [], T0}
+    end.
 
 called(Function, _Caller, T, _Nodes) when Function =< 0 ->
     T;

@@ -132,10 +132,11 @@ through(List) ->
 %% The same of functions that are not exported: those which nothing ends in a call of are not asked
 %% where they return to.
 local_functions(_Config) ->
-    ?assertEqual([{?MODULE, down, 1}, {?MODULE, thrower, 1}],
-                 [Mfa || {_, F, _} = Mfa <- erlane_prof_trace_object:called_from_top(
-                                              [{?MODULE, '_', '_'}]),
-                         lists:member(F, [down, thrower, last_one, as_fun, leaf, inside])]),
+    Top = erlane_prof_trace_object:called_from_top([{?MODULE, '_', '_'}]),
+    ?assertEqual([{down, [ends_in, inside, last_one]}, {thrower, [catches]}],
+                 [{F, [C || {_, C, _} <- Callers]}
+                  || {{_, F, _}, Callers} <- Top,
+                     lists:member(F, [down, thrower, last_one, as_fun, leaf, inside])]),
     Profile = traced(fun ?MODULE:inside/0, #{}),
     ?assertEqual(lists:sort([{[inside], 1}, {[inside, down], 4}, {[inside, ends_in], 1},
                              {[inside, ends_in, down], 3}, {[inside, last_one], 1},

@@ -7,16 +7,18 @@
 -export([all/0]).
 -export([calls/1, tail_calls/1, mutual_tail_recursion/1, body_recursion/1, mutual_recursion/1,
          server_loop/1, waits/1, messages/1, collections/1, hibernation/1, exception/1,
-         in_the_middle/1, long_before/1, impossible_events/1, lost_stack_is_kept/1,
-         outside/1, outside_calls_back/1, outside_tail/1, who_is_new/1, spawned_process/1,
-         own_processes/1, processes_alike/1, cut_at_any_byte/1, damaged/1, no_atoms/1, pieces/1,
-         old_encoding/1, odd_names/1, deep/1, wide/1, memory/1, trees/1]).
+         in_the_middle/1, from_top/1, from_top_in_the_middle/1, long_before/1,
+         impossible_events/1, lost_stack_is_kept/1, outside/1, outside_calls_back/1,
+         outside_tail/1, who_is_new/1, spawned_process/1, own_processes/1, processes_alike/1,
+         cut_at_any_byte/1, damaged/1, no_atoms/1, pieces/1, old_encoding/1, odd_names/1, deep/1,
+         wide/1, memory/1, trees/1]).
 
 -import(erlane_prof_trace_ct, [rows/1, rows/2, rows/3]).
 
 all() ->
     [calls, tail_calls, mutual_tail_recursion, body_recursion, mutual_recursion, server_loop,
-     waits, messages, collections, hibernation, exception, in_the_middle, long_before,
+     waits, messages, collections, hibernation, exception, in_the_middle, from_top,
+     from_top_in_the_middle, long_before,
      impossible_events, lost_stack_is_kept, outside, outside_calls_back, outside_tail, who_is_new,
      spawned_process, own_processes, processes_alike, cut_at_any_byte, damaged, no_atoms, pieces,
      old_encoding, odd_names, deep, wide, memory, trees].
@@ -133,6 +135,29 @@ in_the_middle(_Config) ->
                   {<<"p1">>, running, [<<"[not traced]">>], [3, 0]}],
                  rows([{1, call, c, b, 3}, {1, return_to, b, 7}, {1, return_to, a, 15},
                        {1, out, a, 31}])).
+
+%% Of b it was not asked where it returns to: it is called by what is innermost.
+from_top(_Config) ->
+    ?assertEqual([{<<"p1">>, running, [a], [1 + 12 + 4, 1]},
+                  {<<"p1">>, running, [a, b], [2 + 4 + 4, 2]},
+                  {<<"p1">>, running, [a, b, c], [4, 1]}],
+                 rows([{1, call, a, none, 0}, {1, call, b, top, 1}, {1, call, c, b, 3},
+                       {1, return_to, b, 7}, {1, return_to, a, 11}, {1, call, b, top, 23},
+                       {1, return_to, a, 27}, {1, out, a, 31}])).
+
+%% It was in x when the trace began, which may have returned without a word: then b was called by
+%% who calls it, if that is known, and else by somebody.
+from_top_in_the_middle(_Config) ->
+    Rows = fun(Callers) ->
+                   rows([{1, out, x, 0}, {1, in, x, 1}, {1, call, b, top, 3},
+                         {1, return_to, a, 7}, {1, out, a, 15}], [m],
+                        #{top => [{{m, b, 1}, [{m, F, 1} || F <- Callers]}]})
+           end,
+    X = [{<<"p1">>, running, [x], [2, 0]}, {<<"p1">>, waiting, [x], [1, 0]}],
+    A = {<<"p1">>, running, [a], [8, 0]},
+    ?assertEqual(lists:sort([A, {<<"p1">>, running, [a, b], [4, 1]} | X]), Rows([a])),
+    ?assertEqual(lists:sort([A, {<<"p1">>, running, [b], [4, 1]} | X]), Rows([a, c])),
+    ?assertEqual(lists:sort([A, {<<"p1">>, running, [x, b], [4, 1]} | X]), Rows([c, x])).
 
 %% One that is known and comes in waited in that function since the trace began; one that has
 %% waited until its end does.
