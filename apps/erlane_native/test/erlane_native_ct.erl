@@ -3,14 +3,15 @@
 %% comparison of what both answer.
 -module(erlane_native_ct).
 
--export([init_suite/1, end_suite/0]).
--export([source/1, forms/1, text_of/2, plain/3, native/4, why_not/3, forget/1]).
--export([outcome/3, differs/4, times/1]).
+-export([init_suite/1, end_suite/0, empty_cache/0]).
+-export([source/1, forms/1, text_of/2, plain/4, native/5, why_not/3, forget/1]).
+-export([outcome/3, differs/4, unlike/4, times/1, seed/0, versions/0]).
 
 -export_type([outcome/0, how/0]).
 
-%% With its usual turns, giving way at each of them, going back to BEAM at each third.
--type how() :: native | yields | deopts.
+%% With its usual turns, giving way at each of them, going back to BEAM at each third or at each
+%% K-th; and giving way at all but each K-th, at which it goes back.
+-type how() :: native | yields | deopts | {deopts, pos_integer()} | {both, pos_integer()}.
 
 -type outcome() :: {value, term()} | {error | exit | throw, term(), Frames :: list()}.
 
@@ -29,6 +30,13 @@ init_suite(Config) ->
 end_suite() ->
     os:unsetenv("ERLANE_NATIVE_CACHE"),
     ok.
+
+%% @doc Removes what was made: a long run makes more than a disk should hold.
+-spec empty_cache() -> ok.
+empty_cache() ->
+    {ok, Dir} = erlane_native_clang:directory(),
+    {ok, Files} = file:list_dir(Dir),
+    lists:foreach(fun(F) -> file:delete(filename:join(Dir, F)) end, Files).
 
 %% @doc The forms of a module, from its debug information, without its name.
 -spec source(module()) -> [erl_parse:abstract_form()].
@@ -62,15 +70,18 @@ parse(Tokens) ->
     [Parsed | parse(Rest)].
 
 %% @doc Compiled as they are, and loaded.
--spec plain(module(), [erl_parse:abstract_form()], file:filename()) -> ok | {error, term()}.
-plain(Name, Forms, Dir) -> build(Name, Forms, Dir, []).
-
-%% @doc Compiled through the translator, and loaded; its native code is in use, if it has some.
--spec native(module(), [erl_parse:abstract_form()], file:filename(), how()) ->
+-spec plain(module(), [erl_parse:abstract_form()], file:filename(), [compile:option()]) ->
           ok | {error, term()}.
-native(Name, Forms, Dir, How) ->
+plain(Name, Forms, Dir, Options) -> build(Name, Forms, Dir, Options).
+
+%% @doc Compiled through the translator, and loaded; its native code is in use, if it has some. The
+%% options are for what stays BEAM, and to be those of the plain one: `no_ssa_opt' halves the time,
+%% changes no machine code, and where BEAM raises.
+-spec native(module(), [erl_parse:abstract_form()], file:filename(), how(), [compile:option()]) ->
+          ok | {error, term()}.
+native(Name, Forms, Dir, How, Options) ->
     true = os:putenv("ERLANE_NATIVE_TEST", setting(How)),
-    try build(Name, Forms, Dir, [{parse_transform, erlane_native}]) of
+    try build(Name, Forms, Dir, [{parse_transform, erlane_native} | Options]) of
         ok ->
             case erlane_native:ensure(Name) of
                 native -> ok;
@@ -84,7 +95,9 @@ native(Name, Forms, Dir, How) ->
 
 setting(native) -> "keep";
 setting(yields) -> "yield";
-setting(deopts) -> "deopt=3".
+setting(deopts) -> setting({deopts, 3});
+setting({deopts, K}) -> "deopt=" ++ integer_to_list(K);
+setting({both, K}) -> "yield," ++ setting({deopts, K}).
 
 %% @doc Why a function of such a module is not native.
 -spec why_not(module(), atom(), arity()) -> none | string().
@@ -137,7 +150,12 @@ top(_, []) -> [].
 %% @doc False, or what each of the two modules says. Two zeroes of another sign are not the same.
 -spec differs(module(), module(), atom(), [term()]) -> false | {outcome(), outcome()}.
 differs(Plain, Native, Function, Args) ->
-    case {outcome(Plain, Function, Args), outcome(Native, Function, Args)} of
+    unlike(outcome(Plain, Function, Args), Native, Function, Args).
+
+%% @doc The same, where it is known what BEAM says.
+-spec unlike(outcome(), module(), atom(), [term()]) -> false | {outcome(), outcome()}.
+unlike(Beam, Native, Function, Args) ->
+    case {Beam, outcome(Native, Function, Args)} of
         {Same, Same} = Both ->
             case term_to_binary(element(1, Both)) =:= term_to_binary(element(2, Both)) of
                 true -> false;
@@ -154,3 +172,20 @@ times(N) ->
         "1" -> 100 * N;
         Text -> list_to_integer(Text)
     end.
+
+%% @doc What random numbers begin with: 1, with ERLANE_LONG another one each time, or what
+%% ERLANE_SEED says.
+-spec seed() -> integer().
+seed() ->
+    case {os:getenv("ERLANE_SEED"), os:getenv("ERLANE_LONG")} of
+        {false, false} -> 1;
+        {false, _} -> erlang:system_time();
+        {Text, _} -> list_to_integer(Text)
+    end.
+
+%% @doc What a comparison was made with, for the log.
+-spec versions() -> string().
+versions() ->
+    {ok, Clang, Version} = erlane_native_clang:find(),
+    lists:flatten(io_lib:format("OTP ~s, ~s (LLVM ~b)",
+                                [erlang:system_info(otp_release), Clang, Version])).

@@ -5,7 +5,7 @@
 
 -include_lib("proper/include/proper.hrl").
 
--export([modules/0, all/0, args/2]).
+-export([modules/0, all/0, args/2, like/2]).
 -export([any_int/0, any_nat/0, any_float/0, any_num/0, junk/0, bytes/0, edges/0, float_edges/0]).
 
 %% @doc The modules with kernels.
@@ -82,6 +82,47 @@ args(_BytesIn, 1) -> mixed([bytes()]).
 mixed(Types) -> frequency([{12, Types}, {1, some_odd(Types)}]).
 
 some_odd(Types) -> [frequency([{6, Type}, {1, junk()}]) || Type <- Types].
+
+%% @doc Other arguments for the same kernel, each of the kind that it was, no integer larger than it
+%% was: it may be a count. The random numbers are those of the calling process.
+-spec like(atom(), [term()]) -> [term()].
+like(int_mean, [Low, High]) when is_integer(Low), is_integer(High) ->
+    %% It counts from one to the other.
+    Other = like(Low),
+    [Other, Other + High - Low];
+like(_, Args) -> [like(Arg) || Arg <- Args].
+
+like(I) when is_integer(I) ->
+    case rand:uniform(3) of
+        1 -> I;
+        2 when I < 0 -> -rand:uniform(-I);
+        2 -> rand:uniform(I + 1) - 1;
+        %% Near to it, as the edges are what matters.
+        3 -> I - rand:uniform(min(3, abs(I)) + 1) + 1
+    end;
+like(X) when is_float(X) ->
+    case rand:uniform(4) of
+        1 -> -X;
+        2 -> X;
+        _ -> X * rand:uniform()
+    end;
+like(Bin) when is_binary(Bin), Bin =/= <<>> ->
+    At = rand:uniform(byte_size(Bin)) - 1,
+    <<Before:At/binary, Byte, After/binary>> = Bin,
+    case rand:uniform(5) of
+        1 -> Bin;
+        2 -> <<Before/binary, (rand:uniform(256) - 1), After/binary>>;
+        3 -> <<Before/binary, (Byte bxor (1 bsl (rand:uniform(8) - 1))), After/binary>>;
+        4 -> Before;
+        5 -> <<Before/binary, Byte, After/binary, Before/binary>>
+    end;
+like([_ | _] = List) when length(List) > 0 ->
+    case rand:uniform(3) of
+        1 -> tl(List);
+        _ -> [like(E) || E <- List]
+    end;
+like(Tuple) when is_tuple(Tuple) -> list_to_tuple([like(E) || E <- tuple_to_list(Tuple)]);
+like(Other) -> Other.
 
 %% @doc Integers: small ones, and those around the powers of two where something changes.
 -spec any_int() -> proper_types:type().

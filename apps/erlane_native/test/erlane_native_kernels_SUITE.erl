@@ -4,11 +4,12 @@
 %% when it goes back to BEAM at every third. A kernel that is not taken runs on BEAM and stays in
 %% the comparison.
 %%
-%% ERLANE_LONG is the number of calls of each kernel, 1 for a hundred times as many as usual.
+%% ERLANE_LONG is the number of calls of each native kernel, 1 for a hundred times as many as usual;
+%% then one in twenty has arguments from a generator, the others relatives of them, which take less
+%% time to make, and it goes back to BEAM at other turns, too.
 -module(erlane_native_kernels_SUITE).
 
--export([suite/0, all/0, groups/0, init_per_suite/1, end_per_suite/1, init_per_group/2,
-         end_per_group/2]).
+-export([suite/0, all/0, init_per_suite/1, end_per_suite/1]).
 -export([vectors/1, generators/1, taken/1, answers/1, same/1, verified/1, counted/1]).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -17,33 +18,38 @@
 
 %% So many calls of each kernel.
 -define(CALLS, 200).
+%% In a long run: with each list of arguments so many more of its kind.
+-define(RELATIVES, 19).
 
 suite() -> [{timetrap, {hours, 4}}].
 
-all() -> [vectors, generators, {group, native}, {group, yields}, {group, deopts}].
-
-groups() ->
-    [{native, [], [taken, verified, answers, same]}, {yields, [], [answers, same, counted]},
-     {deopts, [], [answers, same, counted]}].
+all() -> [vectors, generators, taken, verified, answers, same, counted].
 
 init_per_suite(Config) ->
     Dir = filename:join(?config(priv_dir, Config), "beams"),
     ok = filelib:ensure_dir(filename:join(Dir, "x")),
-    [{dir, Dir} | Config].
+    case erlane_native_ct:init_suite(Config) of
+        {skip, _} = Skip -> Skip;
+        Inited ->
+            _ = rand:seed(exsss, erlane_native_ct:seed()),
+            Natives = [{{M, How}, native(M, How, Dir)} || How <- hows(),
+                                                          M <- erlane_native_kernels:modules()],
+            [{natives, maps:from_list(Natives)} | Inited]
+    end.
 
-end_per_suite(_) -> ok.
+end_per_suite(Config) ->
+    lists:foreach(fun erlane_native_ct:forget/1, maps:values(?config(natives, Config))),
+    erlane_native_ct:end_suite().
 
-init_per_group(Group, Config) ->
-    Dir = ?config(dir, Config),
-    Natives = [{M, native(M, Group, Dir)} || M <- erlane_native_kernels:modules()],
-    [{natives, maps:from_list(Natives)}, {how, Group} | Config].
+hows() -> [native, yields | deopts()].
 
-end_per_group(_, Config) ->
-    lists:foreach(fun erlane_native_ct:forget/1, maps:values(?config(natives, Config))).
+deopts() -> [{deopts, K} || K <- [3 | [K || long(), K <- [1, 2, 5, 8]]]].
 
-native(Module, Group, Dir) ->
-    Name = list_to_atom(lists:concat([Module, "_", Group])),
-    ok = erlane_native_ct:native(Name, erlane_native_ct:source(Module), Dir, Group),
+long() -> os:getenv("ERLANE_LONG") =/= false.
+
+native(Module, How, Dir) ->
+    Name = list_to_atom(lists:flatten(io_lib:format("~s_~w", [Module, How]))),
+    ok = erlane_native_ct:native(Name, erlane_native_ct:source(Module), Dir, How, []),
     Name.
 
 %% The kernels themselves are right: each has a published answer, or one from another formula.
@@ -57,7 +63,7 @@ vectors(_) ->
 %% there is none (some kernels have an answer to everything).
 generators(_) ->
     Values = [{F, values(M, F, A)} || {M, F, A} <- erlane_native_kernels:all()],
-    ?assertEqual([], [F || {F, N} <- Values, N < 40]),
+    ?assertEqual([], [F || {F, N} <- Values, N < 20]),
     ?assert(length([F || {F, N} <- Values, N < 200]) > 50).
 
 values(M, F, A) ->
@@ -72,7 +78,7 @@ values(M, F, A) ->
 
 %% These are native. Of the others each has a reason.
 taken(Config) ->
-    Reasons = [{{F, A}, erlane_native_ct:why_not(name(M, Config), F, A)}
+    Reasons = [{{F, A}, erlane_native_ct:why_not(name(M, native, Config), F, A)}
                || {M, F, A} <- erlane_native_kernels:all()],
     Refused = [R || {_, Why} = R <- Reasons, Why =/= none],
     ct:pal("refused:~n~p", [Refused]),
@@ -95,7 +101,7 @@ verified(Config) ->
     case [Opt || Name <- Names, Opt <- [os:find_executable(Name)], Opt =/= false] of
         [Opt | _] ->
             Texts = [{M, Text} || M <- erlane_native_kernels:modules(),
-                                  {ok, Text} <- [erlane_native:ir(name(M, Config))]],
+                                  {ok, Text} <- [erlane_native:ir(name(M, native, Config))]],
             ?assert(length(Texts) > 2),
             [verified(Opt, M, Text, Config) || {M, Text} <- Texts];
         [] -> {skip, "there is no opt, which verifies LLVM's text"}
@@ -110,36 +116,53 @@ verified(Opt, Module, Text, Config) ->
                                    "&& echo sound"])),
     ?assertEqual("sound\n", Said, Module).
 
-%% The settings of the two groups were at work.
+%% The settings were at work.
 counted(Config) ->
-    Infos = [I || Native <- maps:values(?config(natives, Config)),
-                  {ok, I} <- [erlane_native:info(Native)]],
-    Yields = lists:sum([N || #{yields := N} <- Infos]),
-    Deopts = lists:sum([N || #{deopts := List} <- Infos, {_, _, _, N} <- List]),
-    case ?config(how, Config) of
-        yields -> ?assert(Yields > 1000, Yields);
-        deopts -> ?assert(Deopts > 1000, Deopts)
-    end.
+    Count = fun(How) ->
+                Infos = [I || M <- erlane_native_kernels:modules(),
+                              {ok, I} <- [erlane_native:info(name(M, How, Config))]],
+                {lists:sum([N || #{yields := N} <- Infos]),
+                 lists:sum([N || #{deopts := List} <- Infos, {_, _, _, N} <- List])}
+            end,
+    {Yields, _} = Count(yields),
+    ?assert(Yields > 1000, Yields),
+    [?assert(Deopts > 1000, {How, Deopts}) || How <- deopts(), {_, Deopts} <- [Count(How)]].
 
-name(Module, Config) -> maps:get(Module, ?config(natives, Config)).
+name(Module, How, Config) -> maps:get({Module, How}, ?config(natives, Config)).
 
 answers(Config) ->
-    [?assert(erlane_native_vectors:holds(Answer, apply(name(M, Config), F, Args)), {F, Args})
-     || {M, F, Args, Answer} <- erlane_native_vectors:all()].
+    [?assert(erlane_native_vectors:holds(Answer, apply(name(M, How, Config), F, Args)), {F, Args})
+     || {M, F, Args, Answer} <- erlane_native_vectors:all(), How <- hows()].
 
 %% Value, or class, reason and frames.
 same(Config) ->
-    Times = erlane_native_ct:times(?CALLS),
-    [begin
-         Native = name(M, Config),
-         Property = ?FORALL(Args, erlane_native_kernels:args(F, A), same(M, Native, F, Args)),
-         ?assert(proper:quickcheck(Property, [quiet, {numtests, Times}]), F)
-     end || {M, F, A} <- erlane_native_kernels:all()].
+    Relatives = case long() of true -> ?RELATIVES; false -> 0 end,
+    Kernels = [{M, F, A} || {M, F, A} <- erlane_native_kernels:all(),
+                            %% A long run has no time for BEAM against BEAM.
+                            not long() orelse erlane_native_ct:why_not(name(M, native, Config),
+                                                                       F, A) =:= none],
+    Calls = erlane_native_ct:times(?CALLS),
+    Failed = [F || {M, F, A} <- Kernels, not same(M, F, A, Calls, Relatives, Config)],
+    ct:pal("~b kernels, ~b calls each of BEAM and of ~w; seed ~p; ~s",
+           [length(Kernels), Calls, hows(), erlane_native_ct:seed(), erlane_native_ct:versions()]),
+    ?assertEqual([], Failed).
 
-same(Plain, Native, F, Args) ->
-    case erlane_native_ct:differs(Plain, Native, F, Args) of
-        false -> true;
-        {Beam, Machine} ->
-            ct:pal("~s~p:~n  BEAM   ~p~n  native ~p", [F, Args, Beam, Machine]),
-            false
-    end.
+same(M, F, A, Calls, Relatives, Config) ->
+    [Native, Yields | Deopts] = [name(M, How, Config) || How <- hows()],
+    Property =
+        ?FORALL(Args, erlane_native_kernels:args(F, A),
+                begin
+                    %% Each K in turn.
+                    Deopt = lists:nth(rand:uniform(length(Deopts)), Deopts),
+                    All = [Args | [erlane_native_kernels:like(F, Args)
+                                   || _ <- lists:seq(1, Relatives)]],
+                    lists:all(fun(As) -> same(M, [Native, Yields, Deopt], F, As) end, All)
+                end),
+    proper:quickcheck(Property, [quiet, {numtests, max(1, Calls div (Relatives + 1))}]).
+
+same(Plain, Natives, F, Args) ->
+    Beam = erlane_native_ct:outcome(Plain, F, Args),
+    Found = [{Native, Machine} || Native <- Natives,
+                                  {_, Machine} <- [erlane_native_ct:unlike(Beam, Native, F, Args)]],
+    Found =:= [] orelse ct:pal("~s~p:~n  BEAM   ~p~n  native ~p", [F, Args, Beam, Found]),
+    Found =:= [].

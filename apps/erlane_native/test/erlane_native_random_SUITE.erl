@@ -15,8 +15,11 @@
 -include_lib("common_test/include/ct.hrl").
 
 -define(PROGRAMS, 10).
--define(IN_MODULE, 30).
--define(CALLS, 15).
+%% More, and the compiler's time grows faster than they do.
+-define(IN_MODULE, 50).
+-define(CALLS, 30).
+%% A case ends after so many that differ.
+-define(SHOWN, 5).
 %% Attempts to make a program smaller.
 -define(ATTEMPTS, 300).
 
@@ -31,14 +34,12 @@ groups() ->
 init_per_suite(Config) ->
     Dir = filename:join(?config(priv_dir, Config), "beams"),
     ok = filelib:ensure_dir(filename:join(Dir, "x")),
-    Seed = case {os:getenv("ERLANE_SEED"), os:getenv("ERLANE_LONG")} of
-               {false, false} -> 1;
-               {false, _} -> erlang:system_time();
-               {Text, _} -> list_to_integer(Text)
-           end,
-    [{dir, Dir}, {seed, Seed} | Config].
+    case erlane_native_ct:init_suite(Config) of
+        {skip, _} = Skip -> Skip;
+        Inited -> [{dir, Dir}, {seed, erlane_native_ct:seed()} | Inited]
+    end.
 
-end_per_suite(_) -> ok.
+end_per_suite(_) -> erlane_native_ct:end_suite().
 
 init_per_group(Group, Config) -> [{how, Group} | Config].
 
@@ -56,43 +57,70 @@ kind(Kind, Config) ->
     How = ?config(how, Config),
     Seed = erlang:phash2({Kind, How, ?config(seed, Config)}),
     _ = rand:seed(exsss, Seed),
-    Setting = #{name => list_to_atom(lists:concat([Kind, "_", How])), how => How,
+    Setting = #{name => list_to_atom(lists:concat([Kind, "_", How])),
                 dir => ?config(dir, Config)},
-    Taken = many(erlane_native_ct:times(?PROGRAMS), 0, Kind, Setting),
-    ct:pal("seed ~p: ~b programs were native", [?config(seed, Config), Taken]),
+    Programs = erlane_native_ct:times(?PROGRAMS),
+    {Taken, Differing} = many(Programs, 0, {0, []}, Kind, How, Setting),
+    ct:pal("~s ~s: ~b programs, ~b native, ~b calls each, ~b differ; seed ~p; ~s",
+           [Kind, How, Programs, Taken, ?CALLS, length(Differing), ?config(seed, Config),
+            erlane_native_ct:versions()]),
+    ?assertEqual([], Differing),
     %% Otherwise BEAM was compared with BEAM: so where lists are walked.
     ?assert(Taken > 0 orelse Kind =:= walk).
 
 %% A module of them at a time, so that one run of a compiler is for many.
-many(Left, Taken, _, _) when Left =< 0 -> Taken;
-many(Left, Taken, Kind, Setting) ->
+many(Left, _, {Taken, Differ}, _, _, _) when Left =< 0; length(Differ) >= ?SHOWN ->
+    {Taken, Differ};
+many(Left, N, {Taken, Differ}, Kind, How, Setting0) ->
+    Setting = Setting0#{how => nth(How, N), options => options(N)},
     Programs = [erlane_native_gen:program(Kind) || _ <- lists:seq(1, min(Left, ?IN_MODULE))],
     Calls = [[erlane_native_gen:args(P) || _ <- lists:seq(1, ?CALLS)] || P <- Programs],
-    {ok, More, Differing} = compare(Programs, Calls, Setting),
-    case Differing of
-        [] -> many(Left - length(Programs), Taken + More, Kind, Setting);
-        [{Program, Args} | _] ->
-            {Small, Found} = smallest(Program, Args, ?ATTEMPTS, Setting),
-            ct:fail("~ts~ncalled with ~p~nBEAM   ~p~nnative ~p",
-                    [erlane_native_text:function("f1", Small), Args, element(1, Found),
-                     element(2, Found)])
-    end.
+    {ok, More, Found} = compare(Programs, Calls, Setting),
+    Shown = [shown(Program, Args, Setting) || {Program, [Args | _]} <- Found],
+    many(Left - length(Programs), N + 1, {Taken + More, Differ ++ Shown}, Kind, How, Setting0).
 
-%% How many were native, and those that differ, each with arguments that show it.
-compare(Programs, Calls, #{name := Name, how := How, dir := Dir}) ->
-    Forms = erlane_native_ct:forms(erlane_native_text:functions(Programs)),
-    Plain = list_to_atom(atom_to_list(Name) ++ "_plain"),
-    case erlane_native_ct:plain(Plain, Forms, Dir) of
-        ok ->
-            ok = erlane_native_ct:native(Name, Forms, Dir, How),
+%% In a long run other turns are handed back in each module.
+nth(deopts, N) -> {deopts, lists:nth(N rem 5 + 1, [3, 1, 2, 5, 8])};
+nth(How, _) -> How.
+
+%% What stays BEAM is compiled with all that the compiler has once in four modules.
+options(N) when N rem 4 =:= 0 -> [];
+options(_) -> [no_ssa_opt].
+
+shown(Program, Args, Setting) ->
+    {Small, {Beam, Native}} = smallest(Program, Args, ?ATTEMPTS, Setting),
+    ct:pal("~p~n~ts~ncalled with ~p~nBEAM   ~p~nnative ~p",
+           [Setting, erlane_native_text:function("f1", Small), Args, Beam, Native]),
+    {Small, Args}.
+
+%% How many were native, and those that differ, each with the arguments that show it.
+compare(Programs, Calls, #{name := Name} = Setting) ->
+    case build(Programs, Setting) of
+        {ok, Plain} ->
             Numbered = lists:zip3(names(Programs), Programs, Calls),
             Taken = length([F || {F, _, _} <- Numbered,
                                  erlane_native_ct:why_not(Name, F, 3) =:= none]),
-            Differing = [{P, Args} || {F, P, Lists} <- Numbered, Args <- Lists,
-                                      erlane_native_ct:differs(Plain, Name, F, Args) =/= false],
+            Differing = [{P, Shows} || {F, P, Lists} <- Numbered,
+                                       Shows <- [[Args || Args <- Lists,
+                                                          differs(Plain, Name, F, Args)]],
+                                       Shows =/= []],
             ok = erlane_native_ct:forget(Plain),
             ok = erlane_native_ct:forget(Name),
             {ok, Taken, Differing};
+        {error, Errors} -> {error, Errors}
+    end.
+
+differs(Plain, Name, F, Args) -> erlane_native_ct:differs(Plain, Name, F, Args) =/= false.
+
+%% The programs as they are, under the name that is returned, and native.
+build(Programs, #{name := Name, how := How, dir := Dir, options := Options}) ->
+    Forms = erlane_native_ct:forms(erlane_native_text:functions(Programs)),
+    Plain = list_to_atom(atom_to_list(Name) ++ "_plain"),
+    case erlane_native_ct:plain(Plain, Forms, Dir, Options) of
+        ok ->
+            ok = erlane_native_ct:native(Name, Forms, Dir, How, Options),
+            ok = erlane_native_ct:empty_cache(),
+            {ok, Plain};
         {error, Errors} -> {error, Errors}
     end.
 
@@ -113,9 +141,6 @@ shrink([P | Rest], Args, Left, Setting) when Left > 0 ->
     end;
 shrink(_, _, _, _) -> none.
 
-both(Program, Args, #{name := Name, how := How, dir := Dir}) ->
-    Forms = erlane_native_ct:forms(erlane_native_text:functions([Program])),
-    Plain = list_to_atom(atom_to_list(Name) ++ "_plain"),
-    ok = erlane_native_ct:plain(Plain, Forms, Dir),
-    ok = erlane_native_ct:native(Name, Forms, Dir, How),
+both(Program, Args, #{name := Name} = Setting) ->
+    {ok, Plain} = build([Program], Setting),
     {erlane_native_ct:outcome(Plain, f1, Args), erlane_native_ct:outcome(Name, f1, Args)}.
