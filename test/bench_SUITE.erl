@@ -32,7 +32,7 @@ metrics(_) -> quick("metrics", ["counters", "ets", "counter", "folsom-histogram"
 %% All of them: each checks its own counters.
 shard(_) ->
     quick("shard", ["counters", "ets-plain", "ets", "ets-auto", "ets-decentralized",
-                    "ets-per-scheduler", "gen_server", "shards", "shards-buffer"]).
+                    "ets-per-scheduler", "gen_server", "bare", "shards", "shards-buffer"]).
 
 %% Each is called once in all three ways, and has to say the same.
 native(_) ->

@@ -43,6 +43,7 @@ scenarios() ->
       "metrics" => "one update of a counter or histogram",
       "shard" => "counters under keys, updated by 100 processes",
       "native" => "kernels on BEAM, as native functions, and in C behind a NIF",
+      "native-erllvm" => "programs of HiPE and ErLLVM on BEAM and as native functions",
       "profile" => "what it costs to look at a node, and whether what is seen is true",
       "scrape" => "pauses of the schedulers while many series are written out",
       "flood" => "messages to a process on another node, and their answers",
@@ -176,7 +177,7 @@ defaults(Scenario) ->
                    "idle" -> #{connections => [20000]};
                    "metrics" -> #{round_ms => 300};
                    "shard" -> #{round_ms => 300};
-                   "native" -> #{round_ms => 150};
+                   "native" ++ _ -> #{round_ms => 150};
                    "profile" -> #{round_ms => 4000, connections => [100000]};
                    "flood" -> #{payload => [0]};
                    "flood-fanout" -> #{payload => [0]};
@@ -234,7 +235,8 @@ run(Scenario, Settings, Args) ->
 
 %% Without the load generator nothing can be measured.
 load_or_fail(Here, _) when Here =:= "metrics"; Here =:= "scrape"; Here =:= "batch" -> ok;
-load_or_fail(Here, _) when Here =:= "shard"; Here =:= "native"; Here =:= "profile" -> ok;
+load_or_fail(Here, _) when Here =:= "shard"; Here =:= "profile" -> ok;
+load_or_fail("native" ++ _, _) -> ok;
 load_or_fail("flood" ++ _, _) -> ok;
 load_or_fail("fanout" ++ _, _) -> ok;
 load_or_fail(_, Config) ->
@@ -253,7 +255,7 @@ result(Scenario, Settings, Args, #{root := Root} = Config) ->
                  "echo" -> erlane_bench_lab;
                  "metrics" -> erlane_bench_metrics;
                  "shard" -> erlane_bench_shard;
-                 "native" -> erlane_bench_native;
+                 "native" ++ _ -> erlane_bench_native;
                  "profile" -> erlane_bench_profile;
                  "scrape" -> erlane_bench_scrape;
                  "flood" ++ _ -> erlane_bench_flood;
@@ -264,7 +266,7 @@ result(Scenario, Settings, Args, #{root := Root} = Config) ->
     Cases = Module:run(Scenario, Settings, Config),
     #{only := Names, rounds := Rounds} = Settings,
     Versions = case Scenario of
-                   "native" -> erlane_bench_native:versions(Root);
+                   "native" ++ _ -> erlane_bench_native:versions(Root);
                    "profile" -> erlane_bench_profile:versions(Root);
                    _ -> [{list_to_binary(N), erlane_bench_contestant:version(N, Root)}
                          || N <- Names]

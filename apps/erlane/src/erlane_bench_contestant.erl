@@ -42,7 +42,7 @@ names("metrics") ->
     ["counters", "atomics", "ets", "folsom-counter", "counter", "folsom-histogram", "histogram"];
 names("shard") ->
     ["counters", "ets-plain", "ets", "ets-auto", "ets-decentralized", "ets-per-scheduler",
-     "gen_server", "shards", "shards-buffer"];
+     "gen_server", "bare", "shards", "shards-buffer"];
 names("flood") ->
     ["stock", "buffer", "delay_send", "tuned", "tuned-boot", "tls", "carrier-socket", "lists",
      "router", "router-list"];
@@ -52,8 +52,8 @@ names("flood-latency") ->
     ["stock", "tuned", "router"];
 names("flood-matrix") ->
     ["stock", "tuned", "router", "router-list"];
-names("native") ->
-    erlane_bench_native:names();
+names("native" ++ _ = Scenario) ->
+    erlane_bench_native:names(Scenario);
 names("profile") ->
     erlane_bench_profile:names();
 names("batch") ->
@@ -98,6 +98,7 @@ title("ets-auto") -> "the same, {write_concurrency, auto}";
 title("ets-decentralized") -> "the same, and decentralized counters";
 title("ets-per-scheduler") -> "the same, a table for each scheduler, summed by the reader";
 title("gen_server") -> "one gen_server, cast, every 200th a call";
+title("bare") -> "a number sent to a loop that adds it up, a process for each scheduler";
 title("shards") -> "erlane_shard:add/3, one message for each update";
 title("shards-buffer") -> "erlane_shard_buffer:add/3, 1000 updates together";
 title("folsom-counter") -> "folsom's counter";

@@ -1,24 +1,28 @@
 %% SPDX-License-Identifier: Apache-2.0
 %% @doc The scenario `native': kernels in Erlang as the VM runs them, the same source through
-%% erlane_native, and the same in C behind a NIF written by hand.
+%% erlane_native, and the same in C behind a NIF written by hand. `native-erllvm' does it with the
+%% programs that HiPE and ErLLVM were measured with, without C; there those that were refused are
+%% measured, too, in the module that has machine code for others.
 %%
 %% It runs in this VM. In a round the three take turns, a few milliseconds each, until the time of
 %% the round is over; the figure of each is the median of its turns. So a ratio is of figures that
 %% were taken within the same blink.
 -module(erlane_bench_native).
 
--export([run/3, names/0, title/1, versions/1]).
+-export([run/3, names/1, title/1, versions/1]).
 
 -define(TURN_NS, 2000000).
 
 %% @doc The kernels, in the order of the table.
--spec names() -> [string()].
-names() -> [Name || {Name, _, _, _, _} <- erlane_bench_native_args:kernels()].
+-spec names(Scenario :: string()) -> [string()].
+names(Scenario) -> [Name || {Name, _, _, _, _} <- erlane_bench_native_args:kernels(Scenario)].
 
 %% @doc What is counted in a kernel.
 -spec title(string()) -> string().
 title(Name) ->
-    {Name, _, _, _, Unit} = lists:keyfind(Name, 1, erlane_bench_native_args:kernels()),
+    Kernels = erlane_bench_native_args:kernels("native")
+        ++ erlane_bench_native_args:kernels("native-erllvm"),
+    {Name, _, _, _, Unit} = lists:keyfind(Name, 1, Kernels),
     "ns for each " ++ Unit.
 
 %% @doc What all figures depend on.
@@ -34,9 +38,13 @@ versions(Root) ->
 %% @doc Measures all kernels that are asked for, and the geometric means over them. There is one
 %% case, with a row for each kernel.
 -spec run(Scenario :: string(), Settings :: map(), erlane_bench_contestant:config()) -> [map()].
-run("native", #{only := Names, rounds := Rounds, round_ms := Ms}, Config) ->
-    C = in_c(Config),
-    Kernels = [K || K <- erlane_bench_native_args:kernels(), lists:member(element(1, K), Names)],
+run(Scenario, #{only := Names, rounds := Rounds, round_ms := Ms}, Config) ->
+    C = case Scenario of
+            "native" -> in_c(Config);
+            "native-erllvm" -> none
+        end,
+    Kernels = [K || K <- erlane_bench_native_args:kernels(Scenario),
+                    lists:member(element(1, K), Names)],
     Ways = ways([M || {_, M, _, _, _} <- Kernels], Config),
     Runners = [erlane_bench_turns:runner(element(1, K), start(K, Ways, C)) || K <- Kernels],
     Ns = erlang:convert_time_unit(Ms, millisecond, nanosecond),
@@ -111,6 +119,9 @@ start({Name, Module, Args, Units, _}, Ways, C) ->
             case refusal(Native, {Function, length(Args)}) of
                 none ->
                     {ok, Kernel#{modules => [{beam_ns, Beam}, {native_ns, Native} | InC]}};
+                Why when C =:= none ->
+                    {ok, Kernel#{modules => [{beam_ns, Beam}, {native_ns, Native}],
+                                 why => unicode:characters_to_binary(Why)}};
                 Why ->
                     {ok, Kernel#{modules => [{beam_ns, Beam} | InC],
                                  why => unicode:characters_to_binary(Why)}}
@@ -167,7 +178,8 @@ ratios(_) -> #{}.
 
 %% The row of the means: a round of it is the geometric mean of the ratios of this round.
 means(Runners) ->
-    case [Rounds || #{status := ok, rounds := [#{gain := _} | _] = Rounds} <- Runners] of
+    case [Rounds || #{status := ok, rounds := [#{gain := _} | _] = Rounds} = R <- Runners,
+                    not is_map_key(why, R)] of
         [_, _ | _] = All ->
             [#{name => <<"geometric mean">>, status => ok,
                rounds => [mean([lists:nth(I, Rounds) || Rounds <- All])

@@ -1,14 +1,21 @@
 %% SPDX-License-Identifier: Apache-2.0
-%% @doc What the kernels of the scenario `native' are called with: work of 5 to 500 microseconds a
-%% call, as a function is that is worth a NIF.
+%% @doc What the kernels of the scenarios `native' and `native-erllvm' are called with: work of 5 to
+%% 500 microseconds a call, as a function is that is worth a NIF.
 -module(erlane_bench_native_args).
 
--export([kernels/0]).
+-export([kernels/1]).
 
 %% @doc Name of the function, its module (of apps/erlane_native/test), arguments, and how much of
-%% what that is.
--spec kernels() -> [{string(), atom(), [term()], pos_integer(), string()}].
-kernels() ->
+%% what that is. `native-erllvm' has the programs that HiPE and ErLLVM were measured with, by name;
+%% what a unit of them is says nothing, so it is one call.
+-spec kernels(Scenario :: string()) -> [{string(), atom(), [term()], pos_integer(), string()}].
+kernels("native-erllvm") ->
+    [{Name, list_to_atom("erlane_native_" ++ Module), Args, 1, "call"}
+     || {Module, Programs} <- [{"k_int", set_integers()}, {"k_float", set_floats()},
+                               {"k_list", set_lists()}, {"set_small", set_small()},
+                               {"set_games", set_games()}],
+        {Name, Args} <- Programs];
+kernels("native") ->
     [{Name, list_to_atom("erlane_native_k_" ++ Module), Args, Units, Unit}
      || {Module, Kernels} <- [{"int", integers()}, {"hash", hashes()}, {"bytes", bytes()},
                               {"float", floats()}, {"list", lists()}],
@@ -72,6 +79,65 @@ lists() ->
      {"nrev", [lists:sublist(Ints, 30)], 496, "call"},
      {"qsort", [Ints], 1000, "element"},
      {"zip", [Ints, Ints], 1000, "element"}].
+
+set_integers() ->
+    [{"fib", [18]}, {"tak", [12, 8, 4]}, {"ackermann", [2, 30]}].
+
+set_floats() ->
+    [{Name, Args} || {Name, Args, _, _} <- floats(),
+                     lists:member(Name, ["mandelbrot", "nbody", "spectral_norm"])].
+
+set_lists() ->
+    [{Name, Args} || {Name, Args, _, _} <- lists(),
+                     lists:member(Name, ["matrix_product", "nrev", "qsort", "zip"])].
+
+set_small() ->
+    Ints = numbers(600),
+    Dna = dna(100),
+    Square = [lists:sublist([(N bsr 9) band 1 || N <- Ints], I, 16) || I <- lists:seq(1, 256, 16)],
+    Names = lists:seq(1, 12),
+    Likes = fun(Seed) ->
+                [{I, [Name || {_, Name} <- lists:sort(lists:zip(
+                                  lists:sublist(Ints, Seed + 12 * I, 12), Names))]} || I <- Names]
+            end,
+    Bodies = pairs([N rem 1000003 / 1000003 || N <- lists:sublist(Ints, 40)]),
+    Message = << <<(element_of(I, bytes(10 + I)))/binary>> || I <- lists:seq(1, 60) >>,
+    Words = fun Words(0) -> {text, 5};
+                Words(N) -> {group, {nest, 2, {cat, Words(N - 1), {cat, line, Words(N - 1)}}}}
+            end,
+    Page = lists:append(["<li class=\"a\">item " ++ integer_to_list(I) ++ "</li>\n"
+                         || I <- lists:seq(1, 40)]),
+    [{"length_c", [Ints]}, {"length_u", [Ints]},
+     {"smith", [lists:sublist(Dna, 40), lists:nthtail(60, Dna)]},
+     {"huff", [[$a + N rem 23 || N <- Ints]]}, {"life", [2, Square]},
+     {"stable", [Likes(1), Likes(200)]}, {"barnes", [Bodies]}, {"decode", [Message]},
+     {"ring", [10, 20]}, {"prettypr", [60, Words(6)]}, {"yaws_html", [Page]}].
+
+set_games() ->
+    Ints = numbers(1000),
+    Bytes = bytes(4096),
+    Columns = iolist_to_binary([[integer_to_list(N rem 1000 - 500), $\n] || N <- Ints]),
+    [{"mean", [2000]}, {"sum", [10000]}, {"zip3", [Ints, Ints, Ints]}, {"bs_bm", [Bytes]},
+     {"bs_simple_bm", [Bytes]}, {"bs_sum_bm", [Bytes]}, {"call_bm", [1000]},
+     {"call_tail_bm", [10000]}, {"float_bm", [2000]}, {"freq_bm", [[N rem 50 || N <- Ints]]},
+     {"fun_bm", [5000]}, {"bin_to_term_bm", [50]}, {"binarytrees", [8]}, {"fannkuch", [5]},
+     {"fasta", [2000]}, {"harmonic", [2000]}, {"hash", [300]}, {"heapsort", [Ints]},
+     {"nestedloop", [25]}, {"partialsums", [500]}, {"pidigits", [30]}, {"random", [2000]},
+     {"sieve", [500]}, {"takfp", [9.0, 6.0, 3.0]}, {"revcomp", [dna(2000)]}, {"sumcol", [Columns]}].
+
+dna(N) -> [lists:nth((X bsr 9) rem 4 + 1, "acgt") || X <- numbers(N)].
+
+pairs([X, Y | Rest]) -> [{X, Y} | pairs(Rest)];
+pairs([]) -> [].
+
+%% An element of a protocol with this value; before each fifth there is one that holds it.
+element_of(I, Value) when I rem 5 =:= 0 ->
+    Inner = element_of(I + 1, Value),
+    <<16#30, (byte_size(Inner)), Inner/binary>>;
+element_of(I, Value) when I rem 3 =:= 0 ->
+    <<(I rem 32), 16#82, (byte_size(Value)):16, Value/binary>>;
+element_of(I, Value) when I rem 7 =:= 0 -> <<(I rem 32), 16#81, (byte_size(Value)), Value/binary>>;
+element_of(I, Value) -> <<(I rem 32), (byte_size(Value)), Value/binary>>.
 
 varint(N) when N < 128 -> <<N>>;
 varint(N) -> <<1:1, N:7, (varint(N bsr 7))/binary>>.

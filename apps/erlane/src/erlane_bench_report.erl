@@ -81,6 +81,13 @@ about("profile") ->
     "does not have, `events/s' those that were made into a profile. Differences of shares are in "
     "points, `all' of all rounds together. Pings are those of net_adm, `process' is one of normal "
     "priority; `grown' is the most memory that the node had, less that before. " ++ within();
+about("native-erllvm") ->
+    "Time of a call of programs that HiPE and ErLLVM were measured with, by name, as the VM "
+    "compiles them and through erlane_native. They were written anew, so the figures say nothing "
+    "of HiPE. In a round both take turns of about 2 ms; a figure is the median of its turns, and "
+    "of the rounds, the first left out. A ratio is the median of the ratios within each round. "
+    "Those on BEAM were refused: their ratio is of the same code in two modules, and is not in "
+    "the mean.";
 about("scrape") ->
     "The longest time that a process which is always ready waited for its turn, on any scheduler, "
     "while all series were written out and a writer on each scheduler updated them; the longest "
@@ -171,6 +178,9 @@ columns("metrics") ->
 columns("shard") ->
     [{"ns/update", ns, median, 1}, {"least", ns, min, 1}, {"ns CPU", cpu_ns, median, 1},
      {"updates/s", rate, median, 0}];
+columns("native-erllvm") ->
+    [{"BEAM ns", beam_ns, median, 0}, {"native ns", native_ns, median, 0},
+     {"BEAM / native", gain, median, 2}, {"least", gain, min, 2}];
 columns("native") ->
     [{"BEAM ns", beam_ns, median, 2}, {"native ns", native_ns, median, 2},
      {"C ns", c_ns, median, 2}, {"BEAM / native", gain, median, 2}, {"least", gain, min, 2},

@@ -67,6 +67,20 @@ start("gen_server", _) ->
       last => fun(_) -> gen_server:call(Pid, done, infinity) end,
       sum => fun() -> gen_server:call(Pid, sum, infinity) end,
       stop => fun() -> gen_server:stop(Pid) end};
+start("bare", _) ->
+    %% What one message costs with nothing around it.
+    Pids = list_to_tuple([spawn_opt(fun() -> bare(0) end, [link, {message_queue_data, off_heap}])
+                          || _ <- lists:seq(1, erlang:system_info(schedulers))]),
+    Sums = fun() -> lists:sum([ask_bare(Pid) || Pid <- tuple_to_list(Pids)]) end,
+    #{first => fun() -> ?BOUND end,
+      step => fun(Key, Left) ->
+                      _ = Left > 0 orelse Sums(),
+                      element(1 + Key rem tuple_size(Pids), Pids) ! 1,
+                      case Left of 0 -> ?BOUND - 1; _ -> Left - 1 end
+              end,
+      last => fun(_) -> Sums() end,
+      sum => Sums,
+      stop => fun() -> [Pid ! stop || Pid <- tuple_to_list(Pids)] end};
 start("shards", _) ->
     Set = set("shards"),
     #{first => fun() -> none end,
@@ -84,6 +98,18 @@ start("shards-buffer", _) ->
               end,
       sum => fun() -> shards(Set) end,
       stop => fun() -> erlane_shard:stop(Set) end}.
+
+bare(Sum) ->
+    receive
+        N when is_integer(N) -> bare(Sum + N);
+        {sum, Ref} -> Ref ! {Ref, Sum}, bare(Sum);
+        stop -> ok
+    end.
+
+ask_bare(Pid) ->
+    Ref = erlang:monitor(process, Pid, [{alias, reply_demonitor}]),
+    Pid ! {sum, Ref},
+    receive {Ref, Sum} -> Sum end.
 
 stateless(Step, Sum, Stop) ->
     #{first => fun() -> none end, step => fun(Key, none) -> _ = Step(Key), none end,
