@@ -30,6 +30,7 @@ help() ->
      "  --functions LIST   for time, memory, trace, latency: modules, or MODULE:FUNCTION/ARITY,\n"
      "                     with commas; _ is all modules, for trace with --force\n"
      "  --with LIST        for trace: spawns, messages, gc, with commas\n"
+     "  --tracer WHICH     for trace: native, port, or auto, what the node has (auto)\n"
      "  --procs LIST       these processes only, by registered name, with commas\n"
      "  --events N         end after so many samples, or calls (1000000, counted ones 1000000000)\n"
      "  --hz N             looks a second, at the most (100)\n"
@@ -50,6 +51,7 @@ options() ->
       "--functions" => {functions, text},
       "--force" => {force, flag},
       "--with" => {with, text},
+      "--tracer" => {tracer, {one_of, [auto, native, port]}},
       "--procs" => {procs, text},
       "--events" => {events, {integer, 1, infinity}},
       "--hz" => {hz, {integer, 1, 1000}},
@@ -112,7 +114,7 @@ profile(Given) ->
                  #{} -> ?EVENTS
              end,
     Options = maps:merge(#{mode => sample, events => Events, node => Node, for => for(Given)},
-                         maps:with([mode, events, hz, depth, force], Given)),
+                         maps:with([mode, events, hz, depth, force, tracer], Given)),
     ok = erlane_cli_signal:install(self()),
     %% What the VM says about connections would be among our lines.
     ok = logger:set_primary_config(level, none),
