@@ -16,7 +16,9 @@
 
 -type sub() :: non_neg_integer().
 
--record(slots, {first :: non_neg_integer(), free = [] :: [sub()],
+%% A slot that was left is used again as late as can be: who was thrown out may just be about to
+%% write there how far it has got.
+-record(slots, {first :: non_neg_integer(), free = queue:new() :: queue:queue(sub()),
                 %% The block that was made last, and its next slot.
                 block :: integer(), next = 0 :: non_neg_integer()}).
 -opaque slots() :: #slots{}.
@@ -72,8 +74,9 @@ recover(Block, Used, Slots) ->
             Free = [renewed(Ref, name(Block, I)) || I <- lists:seq(0, ?SLOTS(Block) - 1),
                                                     not is_map_key(name(Block, I) bsr ?GEN_BITS,
                                                                    Used)],
-            recover(Block + 1, Used, Slots#slots{free = Free ++ Slots#slots.free, block = Block,
-                                                 next = ?SLOTS(Block)})
+            recover(Block + 1, Used, Slots#slots{free = queue:join(queue:from_list(Free),
+                                                                   Slots#slots.free),
+                                                 block = Block, next = ?SLOTS(Block)})
     end.
 
 name(Block, Index) -> ((Block bsl ?INDEX_BITS) bor Index) bsl ?GEN_BITS.
@@ -87,23 +90,26 @@ renewed(Ref, Sub) ->
 
 %% @doc A slot; its cells but the generation are 0.
 -spec alloc(slots()) -> {sub(), slots()}.
-alloc(#slots{free = [Sub | Free]} = S) ->
-    Ref = ref(Sub),
-    lists:foreach(fun(C) -> atomics:put(Ref, ?CELL(Sub, C), 0) end,
-                  lists:seq(?C_GEN + 1, ?CELLS)),
-    {Sub, S#slots{free = Free}};
 alloc(#slots{block = Block, next = Next, first = First} = S)
   when Block >= First, Next < ?SLOTS(Block) ->
     {name(Block, Next), S#slots{next = Next + 1}};
-alloc(#slots{block = Block} = S) ->
-    persistent_term:put(?MEMORY(Block + 1),
-                        atomics:new(?SLOTS(Block + 1) * ?CELLS, [{signed, true}])),
-    alloc(S#slots{block = Block + 1, next = 0}).
+alloc(#slots{block = Block, free = Free} = S) ->
+    case queue:out(Free) of
+        {{value, Sub}, Rest} ->
+            Ref = ref(Sub),
+            lists:foreach(fun(C) -> atomics:put(Ref, ?CELL(Sub, C), 0) end,
+                          lists:seq(?C_GEN + 1, ?CELLS)),
+            {Sub, S#slots{free = Rest}};
+        {empty, _} ->
+            persistent_term:put(?MEMORY(Block + 1),
+                                atomics:new(?SLOTS(Block + 1) * ?CELLS, [{signed, true}])),
+            alloc(S#slots{block = Block + 1, next = 0})
+    end.
 
 %% @doc Not used any more: its name is invalid from now on.
 -spec free(sub(), slots()) -> slots().
 free(Sub, #slots{free = Free} = S) ->
-    S#slots{free = [renewed(ref(Sub), Sub) | Free]}.
+    S#slots{free = queue:in(renewed(ref(Sub), Sub), Free)}.
 
 %% @doc Erases the blocks of these lanes.
 -spec forget([pos_integer()]) -> ok.
