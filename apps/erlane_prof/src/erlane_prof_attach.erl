@@ -131,17 +131,17 @@ source([Module | Modules], Sources) ->
 source([], Sources) ->
     {ok, lists:reverse(Sources)}.
 
-%% Under names of their own, so that neither a probe that belongs to the node itself nor that of
-%% another visitor is replaced, and then purged with ours.
+%% As one module under a name of its own, so that neither a probe that belongs to the node itself
+%% nor that of another visitor is replaced, and then purged with ours.
 ship(Node, _Modules, _Sources, _Options, 0) ->
     {error, {load, Node, taken}};
-ship(Node, Modules, Sources, Options, Tries) ->
+ship(Node, [First | _] = Modules, Sources, Options, Tries) ->
     N = integer_to_list(erlang:phash2(unique(), ?NAMES)),
-    Names = [list_to_atom(atom_to_list(Module) ++ "_" ++ N) || Module <- Modules],
-    Named = rename(Sources, maps:from_list(lists:zip(Modules, Names))),
+    Name = list_to_atom(atom_to_list(First) ++ "_" ++ N),
+    Forms = erlane_prof_merge:forms(Name, lists:zip(Modules, Sources)),
     Answer = case Options of
-                 #{ship := forms} -> as_forms(Node, Names, Named, Options);
-                 _ -> as_code(Node, Names, Named, Options)
+                 #{ship := forms} -> as_forms(Node, Name, Forms, Options);
+                 _ -> as_code(Node, Name, Forms, Options)
              end,
     case Answer of
         {ok, Worker} when is_pid(Worker) -> {ok, Worker};
@@ -149,23 +149,17 @@ ship(Node, Modules, Sources, Options, Tries) ->
         {error, Reason} -> {error, Reason}
     end.
 
-rename(Atom, Names) when is_atom(Atom) -> maps:get(Atom, Names, Atom);
-rename([Head | Tail], Names) -> [rename(Head, Names) | rename(Tail, Names)];
-rename(Tuple, Names) when is_tuple(Tuple) ->
-    list_to_tuple(rename(tuple_to_list(Tuple), Names));
-rename(Other, _Names) -> Other.
-
-as_code(Node, Names, Sources, Options) ->
-    Beams = [begin {ok, _, Beam} = compile:forms(Forms, ?COMPILE), Beam end || Forms <- Sources],
-    case load(Node, Names, Options, "Code", Beams) of
+as_code(Node, Name, Forms, Options) ->
+    {ok, _, Beam} = compile:forms(Forms, ?COMPILE),
+    case load(Node, Name, Options, "Code", Beam) of
         %% Code of a newer compiler than the node can load.
-        {error, {load, Node, badfile}} -> as_forms(Node, Names, Sources, Options);
+        {error, {load, Node, badfile}} -> as_forms(Node, Name, Forms, Options);
         Answer -> Answer
     end.
 
-as_forms(Node, Names, Sources, Options) ->
-    Compile = "[begin {ok, _, B} = compile:forms(Forms, Compile), B end || Forms <- Code]",
-    case load(Node, Names, Options, Compile, Sources) of
+as_forms(Node, Name, Forms, Options) ->
+    Compile = "begin {ok, _, B} = compile:forms(Code, Compile), B end",
+    case load(Node, Name, Options, Compile, Forms) of
         {error, {exception, undef, [{compile, _, _, _} | _]}} ->
             Release = call(Node, erlang, system_info, [otp_release]),
             {error, {no_compiler, Node, Release}};
@@ -175,24 +169,21 @@ as_forms(Node, Names, Sources, Options) ->
 
 %% Loading and starting are one call, and the process that makes it on the other node does not
 %% end with us: if we end meanwhile, the probe starts, sees it, and cleans up.
-load(Node, [Probe | _] = Names, Options, Get, Code) ->
-    Text = "case [Name || Name <- Names, erlang:module_loaded(Name)] of"
-           "    [] ->"
-           "        Load = fun({Name, Beam}) -> code:load_binary(Name, \"erlane_prof\", Beam) end,"
-           "        case [R || {error, R} <- lists:map(Load, lists:zip(Names, " ++ Get ++ "))] of"
-           "            [] -> Probe:start(Caller, Options);"
-           "            [Reason | _] ->"
-           "                [begin code:delete(Name), code:purge(Name) end || Name <- Names],"
-           "                {error, {load, node(), Reason}}"
+load(Node, Name, Options, Get, Code) ->
+    Text = "case erlang:module_loaded(Name) of"
+           "    false ->"
+           "        case code:load_binary(Name, \"erlane_prof\", " ++ Get ++ ") of"
+           "            {module, Name} -> Name:start(Caller, Options);"
+           "            {error, Reason} -> {error, {load, node(), Reason}}"
            "        end;"
-           "    _ -> taken "
+           "    true -> taken "
            "end.",
     {ok, Tokens, _} = erl_scan:string(Text),
     {ok, Exprs} = erl_parse:parse_exprs(Tokens),
     %% An ordered list, as erl_eval of all releases takes it.
-    Bindings = orddict:from_list([{'Names', Names}, {'Probe', Probe}, {'Code', Code},
-                                  {'Caller', self()}, {'Compile', ?COMPILE},
-                                  {'Options', (maps:remove(ship, Options))#{unload => Names}}]),
+    Bindings = orddict:from_list([{'Name', Name}, {'Code', Code}, {'Caller', self()},
+                                  {'Compile', ?COMPILE},
+                                  {'Options', (maps:remove(ship, Options))#{unload => [Name]}}]),
     case call(Node, erl_eval, exprs, [Exprs, Bindings]) of
         {value, Answer, _} -> Answer;
         {error, Reason} -> {error, Reason}

@@ -154,7 +154,8 @@ start(#{node := Node, for := For, progress := Progress, depth := Depth} = Option
     end.
 
 %% What goes to the node beside the agent.
-modules(sample) -> [erlane_prof_sampler, erlane_prof_asker];
+modules(sample) -> [erlane_prof_sampler, erlane_prof_asker, erlane_prof_finder, erlane_prof_purse,
+                    erlane_prof_rows];
 modules(latency) -> [erlane_prof_latency, erlane_prof_open, erlane_prof_histogram,
                      erlane_prof_counts, erlane_prof_session];
 modules(trace) -> [erlane_prof_trace, erlane_prof_trace_native, erlane_prof_trace_port,

@@ -8,19 +8,12 @@
 %% so processes that do something can be looked at often and others seldom, and the sums are
 %% right all the same.
 %%
-%% All that is done is paid for out of a purse that fills with time. When it is empty there are
-%% fewer looks.
+%% All that is done is paid for out of a purse (erlane_prof_purse). When it is empty there are fewer
+%% looks. What is found and what was seen are in erlane_prof_finder and erlane_prof_rows.
 -module(erlane_prof_sampler).
 
 -export([prepare/1, work/2]).
 
-%% Of the time of all schedulers that are online: what there is to begin with, of the whole
-%% duration, and what comes with each second. Together it is below one percent.
--define(FIRST_SHARE, 0.002).
--define(SHARE, 0.006).
-%% So many processes are known one by one. Where there are more, only those that move.
--define(KNOWN, 20000).
--define(SLICE, 4000).
 %% A process that slept for so many looks is looked at less often.
 -define(SLEEPY, 50).
 -define(DEADLINE_NS, 100000000).
@@ -31,10 +24,7 @@
 %% What a part of the work takes at the most if nothing comes between.
 -define(TICK_NS, 40000).
 -define(LOOK_NS, 1000).
--define(SWEEP_NS, 600).
--define(LIST_NS, 60).
 -define(ROW_NS, 5000).
--define(STACKS, 20000).
 -define(CREDIT, 2).
 -define(GRACE_MS, 2000).
 
@@ -42,13 +32,9 @@
 %% `fresh': `stack' is that of these reductions. `asker' is under way.
 -record(p, {last, reds, fresh = false, who, stack = 0, idle = 0, asker = none}).
 
--record(s, {to, guard, undo, clean, limit, period, procs, began, next, spent = 0, spent_idle = 0,
-            spent_asking = 0, place = 0.0, first, rate,
-            ask_ns, known = #{}, hot = [], warm = [], listed,
-            left = [], slice = [], round = 0, swept = 0,
-            pending = #{}, stacks = #{}, fresh = [], rows = #{},
-            who = #{}, flushed, credit = ?CREDIT, events = 0, lost = 0, stale = 0, late = 0,
-            silent = 0, held = 0, unknown = 0, asks = 0, looks = 0}).
+-record(s, {to, guard, undo, clean, limit, period, began, next, purse, finder, rows, place = 0.0,
+            known = #{}, hot = [], warm = [], pending = #{}, flushed, credit = ?CREDIT, stale = 0,
+            late = 0, silent = 0, held = 0, asks = 0, looks = 0}).
 
 %% @doc Nothing has to be changed on the node for this mode but what the agent changes.
 -spec prepare(erlane_prof_agent:options()) -> {ok, [erlane_prof_agent:undo()], none}.
@@ -65,11 +51,10 @@ work(none, #{to := To, guard := Guard, undo := Undo, clean := Clean, events := E
                 all -> all;
                 List -> [Pid || Pid <- [pid(P) || P <- List], is_pid(Pid)]
             end,
-    AskNs = erlane_prof_asker:cost(),
-    loop(#s{to = To, guard = Guard, undo = Undo, clean = Clean, limit = Events, procs = Procs,
-            period = 1000000000 div Hz, began = Now, next = Now, listed = Now, flushed = Now,
-            first = round(?FIRST_SHARE * Online * For * 1000000), rate = ?SHARE * Online,
-            ask_ns = AskNs}).
+    Purse = erlane_prof_purse:new(Now, For, Online, erlane_prof_asker:cost()),
+    loop(#s{to = To, guard = Guard, undo = Undo, clean = Clean, limit = Events,
+            period = 1000000000 div Hz, began = Now, next = Now, flushed = Now, purse = Purse,
+            finder = erlane_prof_finder:new(Now, Procs), rows = erlane_prof_rows:new()}).
 
 pid(Pid) when is_pid(Pid) -> Pid;
 pid(Name) -> whereis(Name).
@@ -91,7 +76,7 @@ loop(#s{guard = Guard, next = Next} = S) ->
         finish ->
             finish(time, S)
     after (Wait + 500000) div 1000000 ->
-        case S#s.events >= S#s.limit of
+        case erlane_prof_rows:events(S#s.rows) >= S#s.limit of
             true -> finish(events, S);
             false -> loop(tick(S))
         end
@@ -106,15 +91,17 @@ tick(#s{period = Period} = S) ->
     true = erlang:yield(),
     Now = erlang:monotonic_time(nanosecond),
     S0 = held(Now, S),
-    case purse(Now, S0) of
+    case erlane_prof_purse:left(Now, S0#s.purse) of
         Left when Left =< 0 ->
             %% Not before there is something in it again.
-            S0#s{next = Now + max(jitter(Period), round(-Left / S0#s.rate))};
+            Wait = erlane_prof_purse:wait(-Left, S0#s.purse),
+            S0#s{next = Now + max(jitter(Period), Wait)};
         Left ->
             S1 = flush(Now, spend_idle(Now, overdue(Now, S0))),
             Then = pass(Now + ?PASS_NS + rand:uniform(?PASS_NS)),
             S2 = look_at_hot(Then, Left, S1#s{place = place()}),
-            S2#s{spent = S2#s.spent + took(Now, S0, S2), next = Now + jitter(Period)}
+            S2#s{purse = erlane_prof_purse:spend(took(Now, S0, S2), S2#s.purse),
+                 next = Now + jitter(Period)}
     end.
 
 %% Nobody runs on our scheduler while we look: but for us one of those in its queue would. The
@@ -141,35 +128,18 @@ pass(Until) ->
 
 %% Without the stacks, which are paid one by one. On a machine that has no processor for us the
 %% clock goes on, so it is not more than what the work can have taken.
-took(Since, Before, #s{looks = Looks} = After) ->
-    Listed = case After#s.listed =:= Before#s.listed of
-                 true -> 0;
-                 false -> erlang:system_info(process_count) * ?LIST_NS
-             end,
-    Swept = (After#s.swept - Before#s.swept) * ?SWEEP_NS,
-    Rows = case After#s.flushed =:= Before#s.flushed of
+took(Since, #s{rows = Untold} = Before, #s{looks = Looks} = After) ->
+    Found = erlane_prof_finder:cost(Before#s.finder, After#s.finder),
+    Told = case After#s.flushed =:= Before#s.flushed of
                true -> 0;
-               false -> (map_size(Before#s.rows) + 10) * ?ROW_NS
+               false -> (erlane_prof_rows:size(Untold) + 10) * ?ROW_NS
            end,
-    Most = ?TICK_NS + (Looks - Before#s.looks) * ?LOOK_NS + Listed + Swept + Rows,
+    Most = ?TICK_NS + (Looks - Before#s.looks) * ?LOOK_NS + Found + Told,
     min(Most, erlang:monotonic_time(nanosecond) - Since).
 
 %% Neither in step with timers of the node, nor more often.
 jitter(Period) ->
     Period div 2 + rand:uniform(Period).
-
-purse(Now, #s{first = First, rate = Rate, began = Began, spent = Spent}) ->
-    First + round(Rate * (Now - Began)) - Spent.
-
-%% A third of it is for finding processes and looking at those that sleep, a fourth for their
-%% stacks. Until all have been seen once there is nothing better to do.
-idle_purse(Now, #s{round = 1, left = [_ | _]} = S) ->
-    purse(Now, S);
-idle_purse(Now, #s{spent_idle = Spent} = S) ->
-    purse(Now, S#s{spent = 0}) div 3 - Spent.
-
-asking_purse(Now, #s{spent_asking = Spent} = S) ->
-    purse(Now, S#s{spent = 0}) div 4 - Spent.
 
 %% All that did something lately, or as many of them as there is money for, in turns.
 look_at_hot(Now, Left, #s{hot = Hot} = S) ->
@@ -179,7 +149,7 @@ look_at_hot(Now, Left, [Pid | Hot], Done, S) when Left > 0 ->
     case S#s.known of
         #{Pid := P} ->
             {Temper, S1} = look(Now, Pid, P, S),
-            Cost = 1000 + (S1#s.asks - S#s.asks) * S#s.ask_ns,
+            Cost = paid(S, S1),
             case Temper of
                 hot -> look_at_hot(Now, Left - Cost, Hot, [Pid | Done], S1);
                 warm -> look_at_hot(Now, Left - Cost, Hot, Done,
@@ -193,55 +163,32 @@ look_at_hot(_Now, _Left, Hot, Done, S) ->
     %% Those that had no turn are the first the next time.
     S#s{hot = S#s.hot ++ Hot ++ lists:reverse(Done)}.
 
+paid(#s{asks = Before}, #s{asks = After, purse = Purse}) ->
+    ?LOOK_NS + (After - Before) * erlane_prof_purse:cost(Purse).
+
 %% What there is money for: who is new, then some of those that sleep.
 spend_idle(Now, S) ->
-    case idle_purse(Now, S) of
+    case for_idle(Now, S) of
         Left when Left > 0 ->
             Began = erlang:monotonic_time(nanosecond),
             S1 = find(Now, Left, S),
             After = erlang:monotonic_time(nanosecond),
             S2 = look_at_warm(Now, Left - min(After - Began, Left div 2), S1#s.warm, [], S1),
-            S2#s{spent_idle = S2#s.spent_idle + took(Began, S, S2)};
+            S2#s{purse = erlane_prof_purse:spend_idle(took(Began, S, S2), S2#s.purse)};
         _ ->
             S
     end.
 
-look_at_warm(Now, Left, [Pid | Warm], Done, S) when Left > 0 ->
-    case S#s.known of
-        #{Pid := P} ->
-            {Temper, S1} = look(Now, Pid, P#p{idle = ?SLEEPY}, S),
-            Cost = 1000 + (S1#s.asks - S#s.asks) * S#s.ask_ns,
-            case Temper of
-                hot -> look_at_warm(Now, Left - Cost, Warm, Done, S1#s{hot = [Pid | S1#s.hot]});
-                warm -> look_at_warm(Now, Left - Cost, Warm, [Pid | Done], S1);
-                gone -> look_at_warm(Now, Left - Cost, Warm, Done, S1)
-            end;
-        #{} ->
-            look_at_warm(Now, Left, Warm, Done, S)
-    end;
-look_at_warm(_Now, _Left, Warm, Done, S) ->
-    S#s{warm = Warm ++ lists:reverse(Done)}.
-
-%%% Who there is
-
-%% Whoever has begun since the last list has lived about as long as that is ago.
-find(_Now, _Left, #s{procs = Procs, known = Known} = S) when is_list(Procs) ->
-    case map_size(Known) of
-        0 -> join(S#s.listed, Procs, S#s{procs = done});
-        _ -> S
-    end;
-find(_Now, _Left, #s{procs = done} = S) ->
-    S;
-find(Now, Left, #s{listed = Listed} = S) ->
-    case erlang:system_info(process_count) of
-        N when N > ?KNOWN ->
-            sweep(Now, Left, S);
-        N when 2 * N * ?LIST_NS < Left; Listed =:= S#s.began ->
-            S1 = join(Listed, erlang:processes(), S#s{left = [], slice = [], unknown = 0}),
-            S1#s{listed = Now};
-        _ ->
-            S
+%% Until all have been seen once there is nothing better to do.
+for_idle(Now, #s{finder = Finder, purse = Purse}) ->
+    case erlane_prof_finder:is_first_round(Finder) of
+        true -> erlane_prof_purse:left(Now, Purse);
+        false -> erlane_prof_purse:idle(Now, Purse)
     end.
+
+find(Now, Left, #s{known = Known, finder = Finder} = S) ->
+    {Found, More} = erlane_prof_finder:find(Now, Left, Known, Finder),
+    lists:foldl(fun({Since, Pids}, Acc) -> join(Since, Pids, Acc) end, S#s{finder = More}, Found).
 
 join(Since, [Pid | Pids], #s{known = Known, pending = Pending, guard = Guard} = S) ->
     case is_map_key(Pid, Known) orelse is_map_key(Pid, Pending) orelse Pid =:= Guard
@@ -253,47 +200,21 @@ join(Since, [Pid | Pids], #s{known = Known, pending = Pending, guard = Guard} = 
 join(_Since, [], S) ->
     S.
 
-%% Too many to know. The first time round those are found that do something just now; after that
-%% a slice of them is looked at in two ticks, and who has moved is known then.
-sweep(Now, Left, #s{slice = Slice, left = [], round = Round, known = Known} = S) ->
-    S1 = moved(Now, Slice, S),
-    case Left > ?LIST_NS * erlang:system_info(process_count) orelse Round =:= 0 of
-        true -> S1#s{left = erlang:processes(), round = Round + 1, listed = Now,
-                     unknown = max(0, erlang:system_info(process_count) - map_size(Known))};
-        false -> S1
-    end;
-sweep(Now, Left, #s{slice = Slice, left = Pids, round = Round, known = Known} = S) ->
-    S1 = moved(Now, Slice, S),
-    Size = min(max(1, Left div ?SWEEP_NS), ?SLICE),
-    {Turn, Rest} = split(Size, Pids, []),
-    {Busy, Next} = lists:foldl(fun(Pid, {B, N} = Acc) ->
-                                       case is_map_key(Pid, Known) of
-                                           true -> Acc;
-                                           false -> first_look(Pid, Round, B, N)
-                                       end
-                               end, {[], []}, Turn),
-    S2 = join(Now, Busy, S1),
-    S2#s{left = Rest, slice = Next, swept = S2#s.swept + Size}.
-
-split(N, [Pid | Pids], Turn) when N > 0 -> split(N - 1, Pids, [Pid | Turn]);
-split(_N, Rest, Turn) -> {Turn, Rest}.
-
-moved(Now, Slice, S) ->
-    Moved = [Pid || {Pid, Reds} <- Slice, process_info(Pid, reductions) =/= {reductions, Reds}],
-    join(Now, Moved, S#s{slice = [], swept = S#s.swept + length(Slice)}).
-
-first_look(Pid, Round, Busy, Next) ->
-    case process_info(Pid, status) of
-        {_, waiting} when Round =:= 1 ->
-            {Busy, Next};
-        {_, waiting} ->
-            case process_info(Pid, reductions) of
-                {_, Reds} -> {Busy, [{Pid, Reds} | Next]};
-                undefined -> {Busy, Next}
+look_at_warm(Now, Left, [Pid | Warm], Done, S) when Left > 0 ->
+    case S#s.known of
+        #{Pid := P} ->
+            {Temper, S1} = look(Now, Pid, P#p{idle = ?SLEEPY}, S),
+            Cost = paid(S, S1),
+            case Temper of
+                hot -> look_at_warm(Now, Left - Cost, Warm, Done, S1#s{hot = [Pid | S1#s.hot]});
+                warm -> look_at_warm(Now, Left - Cost, Warm, [Pid | Done], S1);
+                gone -> look_at_warm(Now, Left - Cost, Warm, Done, S1)
             end;
-        undefined -> {Busy, Next};
-        _ -> {[Pid | Busy], Next}
-    end.
+        #{} ->
+            look_at_warm(Now, Left, Warm, Done, S)
+    end;
+look_at_warm(_Now, _Left, Warm, Done, S) ->
+    S#s{warm = Warm ++ lists:reverse(Done)}.
 
 %%% A look
 
@@ -340,10 +261,10 @@ sleeps(Now, Pid, Reds, #p{reds = Before, idle = Idle0} = P, S) ->
                _ -> 0
            end,
     P1 = P#p{reds = Reds, fresh = false, idle = Idle},
-    case asking_purse(Now, S) > S#s.ask_ns of
+    case erlane_prof_purse:can_ask(Now, S#s.purse) of
         true ->
             S1 = asked(Now, Pid, waiting, P1, S),
-            {temper(Idle), S1#s{spent_asking = S1#s.spent_asking + S#s.ask_ns}};
+            {temper(Idle), S1#s{purse = erlane_prof_purse:asked_idle(S1#s.purse)}};
         false ->
             {temper(Idle), count(Now, waiting, Pid, guessed(Pid, P1), S#s{stale = S#s.stale + 1})}
     end.
@@ -364,7 +285,7 @@ asked(Now, Pid, State, #p{last = Last, who = Who} = P, S) ->
                                            _ -> known
                                        end),
     S#s{known = (S#s.known)#{Pid := P#p{asker = Asker, last = Now}}, asks = S#s.asks + 1,
-        spent = S#s.spent + S#s.ask_ns,
+        purse = erlane_prof_purse:asked(S#s.purse),
         pending = (S#s.pending)#{Asker => {Pid, placed(State, S), Now - Last, Now}}}.
 
 placed(runnable, #s{place = Place}) when Place > 0 -> {runnable, Place};
@@ -374,21 +295,13 @@ placed(State, _S) -> State.
 count(Now, State, Pid, #p{last = Last} = P, S) ->
     row(State, P, Now - Last, S#s{known = (S#s.known)#{Pid := P#p{last = Now}}}).
 
-row({runnable, Place}, P, Ns, S) ->
-    Running = round(Place * Ns),
-    row(running, P, Running, 0, row(runnable, P, Ns - Running, 1, S));
-row(State, P, Ns, S) ->
-    row(State, P, Ns, 1, S).
-
-row(State, #p{who = Who0, stack = Stack}, Ns, N, #s{rows = Rows, events = Events} = S) ->
+row(State, #p{who = Who0, stack = Stack}, Ns, #s{rows = Rows} = S) ->
     Who = case Who0 of
               undefined -> {<<"[unknown]">>, undefined};
               {guess, Label} -> {Label, undefined};
               _ -> Who0
           end,
-    Key = {Who, State, Stack},
-    {Ns0, N0} = maps:get(Key, Rows, {0, 0}),
-    S#s{rows = Rows#{Key => {Ns0 + Ns, N0 + N}}, events = Events + N}.
+    S#s{rows = erlane_prof_rows:add(State, Who, Stack, Ns, Rows)}.
 
 %%% Answers
 
@@ -428,35 +341,18 @@ answered(Pid, P, State, Ns, {_, _, Status, _} = Answer, S) ->
                             late = S1#s.late + Late}).
 
 learn(P, {Who0, Frames, _Status, Reds}, S) ->
-    {Who, S1} = who(Who0, P, S),
-    {Stack, S2} = stack(Frames, S1),
+    {Who, Rows} = case Who0 of
+                      known -> {P#p.who, S#s.rows};
+                      _ -> erlane_prof_rows:who(Who0, S#s.rows)
+                  end,
+    {Stack, More} = erlane_prof_rows:stack(Frames, Rows),
     P1 = P#p{who = Who, stack = Stack, fresh = false},
-    case Reds of
-        {_, N} -> {P1#p{reds = N, fresh = true}, S2};
-        undefined -> {P1, S2}
-    end;
+    {case Reds of
+         {_, N} -> P1#p{reds = N, fresh = true};
+         undefined -> P1
+     end, S#s{rows = More}};
 learn(P, _, S) ->
     {P, S}.
-
-%% Terms that many processes share are kept once.
-who(known, #p{who = Who}, S) ->
-    {Who, S};
-who(Who, _P, #s{who = All} = S) ->
-    case All of
-        #{Who := Same} -> {Same, S};
-        #{} -> {Who, S#s{who = All#{Who => Who}}}
-    end.
-
-stack(Frames, #s{stacks = Stacks} = S) ->
-    case Stacks of
-        #{Frames := Id} ->
-            {Id, S};
-        #{} when map_size(Stacks) >= ?STACKS ->
-            {0, S#s{lost = S#s.lost + 1}};
-        #{} ->
-            Id = map_size(Stacks) + 1,
-            {Id, S#s{stacks = Stacks#{Frames => Id}, fresh = [{Id, Frames} | S#s.fresh]}}
-    end.
 
 %% Their time is counted now, and again at each look until they answer.
 overdue(Now, #s{pending = Pending} = S) ->
@@ -488,19 +384,19 @@ flush(Now, #s{flushed = Flushed} = S) when Now - Flushed < ?FLUSH_NS -> S;
 flush(_Now, #s{credit = 0} = S) -> S;
 flush(Now, S) -> hand_over(S#s{flushed = Now}).
 
-hand_over(#s{rows = Rows, fresh = Stacks, to = To} = S) ->
-    List = [{Proc, App, State, Stack, [Ns, N]}
-            || {{{Proc, App}, State, Stack}, {Ns, N}} <- maps:to_list(Rows)],
+hand_over(#s{rows = Rows, to = To} = S) ->
+    {List, Stacks} = erlane_prof_rows:untold(Rows),
     case erlane_prof_agent:send(To, {rows, self(), List, Stacks, stats(S)}) of
-        ok -> S#s{rows = #{}, fresh = [], credit = S#s.credit - 1};
+        ok -> S#s{rows = erlane_prof_rows:told(Rows), credit = S#s.credit - 1};
         _ -> S
     end.
 
-stats(#s{began = Began, spent = Spent} = S) ->
-    #{events => S#s.events, lost => S#s.lost, stale => S#s.stale, late => S#s.late,
-      silent => S#s.silent, held_ms => S#s.held div 1000000,
-      unknown => S#s.unknown, looks => S#s.looks, asks => S#s.asks,
-      spent_ns => Spent, ns => erlang:monotonic_time(nanosecond) - Began}.
+stats(#s{began = Began, purse = Purse, rows = Rows} = S) ->
+    #{events => erlane_prof_rows:events(Rows), lost => erlane_prof_rows:lost(Rows),
+      stale => S#s.stale, late => S#s.late, silent => S#s.silent, held_ms => S#s.held div 1000000,
+      unknown => erlane_prof_finder:unknown(S#s.finder), looks => S#s.looks, asks => S#s.asks,
+      spent_ns => erlane_prof_purse:spent(Purse),
+      ns => erlang:monotonic_time(nanosecond) - Began}.
 
 -spec finish(time | events, #s{}) -> no_return().
 finish(Why, S0) ->
@@ -512,14 +408,11 @@ finish(Why, S0) ->
 
 %% The connection may be so busy that it takes nothing at the moment.
 last(S0, Deadline) ->
-    case hand_over(S0) of
-        #s{rows = Rows} = S when map_size(Rows) > 0 ->
-            case erlang:monotonic_time(millisecond) < Deadline of
-                true -> receive after 20 -> last(S, Deadline) end;
-                false -> S
-            end;
-        S ->
-            S
+    S = hand_over(S0),
+    case erlane_prof_rows:size(S#s.rows) > 0
+        andalso erlang:monotonic_time(millisecond) < Deadline of
+        true -> receive after 20 -> last(S, Deadline) end;
+        false -> S
     end.
 
 %% What was handed over has arrived when it was answered.

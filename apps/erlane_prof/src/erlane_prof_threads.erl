@@ -7,7 +7,7 @@
 %% them, too.
 -module(erlane_prof_threads).
 
--export([prepare/1, undo/1, work/2]).
+-export([prepare/1, undo/1, work/2, locks/1]).
 
 -define(LOOK_MS, 50).
 -define(FLUSH_MS, 500).
@@ -103,23 +103,25 @@ counters() ->
            end,
     #{msacc => [{{Type, Id}, Counters} || #{type := Type, id := Id, counters := Counters}
                                               <- erlang:statistics(microstate_accounting)],
-      wall => lists:sort(Wall), locks => locks(),
+      wall => lists:sort(Wall), locks => locks(erts_debug:lcnt_collect()),
       switches => element(1, erlang:statistics(context_switches)),
       at => erlang:monotonic_time(millisecond)}.
 
-%% Only a VM that was built for it counts locks; others answer with an atom.
-locks() ->
-    try
-        [lock(Lock) || Lock <- proplists:get_value(locks, erts_debug:lcnt_collect(), [])]
-    catch
-        error:_ -> none
-    end.
+%% @doc Of each lock its name, how often it was tried to take, how often that collided, and how
+%% long it was waited for in nanoseconds: from what `erts_debug:lcnt_collect/0' answers. Only a VM
+%% that was built for it counts locks; another one answers with an atom, which gives `none'.
+-spec locks(Collected :: term()) ->
+          [{atom(), non_neg_integer(), non_neg_integer(), non_neg_integer()}] | none.
+locks([_ | _] = Collected) -> [lock(Lock) || Lock <- proplists:get_value(locks, Collected, [])];
+locks(_) -> none.
 
-lock({Name, _Id, _Type, Stats}) ->
+%% A lock is counted for each place that takes it, with a histogram unless it is switched off.
+lock({Name, _Id, _Type, Places}) ->
     {Tries, Collisions, Ns} =
-        lists:foldl(fun({_, {T, C, {S, N, _}, _}}, {Ts, Cs, Sum}) ->
+        lists:foldl(fun(Place, {Ts, Cs, Sum}) ->
+                            {T, C, {S, N, _Waits}} = element(2, Place),
                             {Ts + T, Cs + C, Sum + S * 1000000000 + N}
-                    end, {0, 0, 0}, Stats),
+                    end, {0, 0, 0}, Places),
     {Name, Tries, Collisions, Ns}.
 
 %% Sums and maxima of the queues, each scheduler's and the two of the dirty ones.

@@ -268,7 +268,7 @@ as_forms(Config) -> visit(#{procs => 5, ship => forms}, Config).
 visit(Options, Config) ->
     Node = proplists:get_value(node, Config),
     {ok, Probe} = erlane_prof:attach(Node, Options),
-    [_, _] = there(Config),
+    [_] = there(Config),
     #{node := Node, procs := [_, _, _, _, _], reductions_s := Reds} = view(Probe, 200),
     ?assert(Reds > 0),
     Kernel = erpc:call(Node, erlang, whereis, [kernel_sup]),
@@ -333,9 +333,9 @@ two_visitors(Config) ->
     Node = proplists:get_value(node, Config),
     {ok, One} = erlane_prof:attach(Node, #{}),
     {ok, Two} = erlane_prof:attach(Node, #{}),
-    [_, _, _, _] = there(Config),
+    [_, _] = there(Config),
     ok = erlane_prof:detach(One),
-    until(fun() -> [_, _] = there(Config) end),
+    until(fun() -> [_] = there(Config) end),
     {ok, #{node := Node}} = erlane_prof:sample(Two),
     ok = erlane_prof:detach(Two),
     clean(Config).
@@ -449,7 +449,7 @@ attached(Config) ->
                            wait()
                    end),
     receive {attached, Caller} -> ok after ?WAIT_MS -> ct:fail(not_attached) end,
-    [_, _] = there(Config),
+    [_] = there(Config),
     [_ | _] = peer:call(proplists:get_value(peer, Config), erlang, statistics,
                         [scheduler_wall_time]),
     Caller.
@@ -467,8 +467,7 @@ clean(Config) ->
                   undefined = peer:call(Peer, erlang, statistics, [scheduler_wall_time])
           end),
     Names = [list_to_atom(lists:concat([Module, "_", N])) || N <- lists:seq(0, 63),
-                                                             Module <- [erlane_prof_probe,
-                                                                        erlane_prof_walk]],
+                                                             Module <- [erlane_prof_probe]],
     until(fun() ->
                   [] = [Name || Name <- Names,
                                 peer:call(Peer, erlang, check_old_code, [Name])],

@@ -6,12 +6,12 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0]).
--export([shares/1, locks/1, nothing_stands_out/1, each_finding/1, formats/1, live/1, moves/1,
-         flags_restored/1, flags_of_others_stay/1, options/1]).
+-export([shares/1, locks/1, collected/1, nothing_stands_out/1, each_finding/1, formats/1, live/1,
+         moves/1, flags_restored/1, flags_of_others_stay/1, options/1]).
 
 all() ->
-    [shares, locks, nothing_stands_out, each_finding, formats, live, moves, flags_restored,
-     flags_of_others_stay, options].
+    [shares, locks, collected, nothing_stands_out, each_finding, formats, live, moves,
+     flags_restored, flags_of_others_stay, options].
 
 %%% Pure
 
@@ -58,6 +58,21 @@ locks(_Config) ->
      #{name := a, tries := 6000, collisions := 1000, ns := 2000}] = Locks,
     [Text] = erlane_prof_schedulers:findings(View),
     ?assertNotEqual(nomatch, string:find(Text, "lock a: 17% of 6000 tries")).
+
+%% What a VM tells that counts locks, in the shape that lcnt of OTP reads: with histograms and
+%% without. No other VM was there to try; of one that does not count there is nothing.
+collected(_Config) ->
+    Histogram = list_to_tuple(lists:duplicate(30, 0)),
+    Told = [{duration, {12, 345}},
+            {locks, [{run_queue, 1, mutex, [{{'beam/erl_process.c', 3200}, {100, 7, {1, 500, 7}},
+                                             Histogram},
+                                            {{undefined, 0}, {50, 0, {0, 0, 0}}, Histogram}]},
+                     {proc_main, self(), proc, [{{'beam/beam_emu.c', 12}, {9, 1, {0, 20, 1}}}]},
+                     {db_tab, {make_ref(), true}, rw_mutex, []}]}],
+    ?assertEqual([{run_queue, 150, 7, 1000000500}, {proc_main, 9, 1, 20}, {db_tab, 0, 0, 0}],
+                 erlane_prof_threads:locks(Told)),
+    ?assertEqual(none, erlane_prof_threads:locks(error)),
+    ?assertEqual(none, erlane_prof_threads:locks(erts_debug:lcnt_collect())).
 
 nothing_stands_out(_Config) ->
     View = erlane_prof_schedulers:view(stats()),

@@ -9,7 +9,7 @@
 
 -export([all/0, groups/0, init_per_suite/1, end_per_suite/1, init_per_group/2, end_per_group/2,
          init_per_testcase/2, end_per_testcase/2]).
--export([tree/1, local_functions/1, server/1, exact_calls/1, spawned/1, messages/1,
+-export([tree/1, local_functions/1, same_tree/1, server/1, exact_calls/1, spawned/1, messages/1,
          waits_by_reason/1, lines/1,
          only_some/1, events_limit/1, asked_to_stop/1, others_trace/1, trace_off/1, no_functions/1,
          everything_needs_force/1, options/1, progress/1]).
@@ -21,7 +21,7 @@
          server_loop/1,
          busy/1, init/1, handle_call/3, handle_cast/2]).
 
--define(WAIT_MS, 20000).
+-define(WAIT_MS, 60000).
 -define(COOKIE, erlane_prof_trace_test).
 -define(EVENTS, 1000000).
 
@@ -29,9 +29,9 @@ all() ->
     [{group, Group} || {Group, _, _} <- groups()].
 
 groups() ->
-    Here = [tree, local_functions, server, exact_calls, spawned, messages, waits_by_reason,
-            lines, only_some,
-            events_limit, asked_to_stop, others_trace, trace_off, everything_needs_force, progress],
+    Here = [tree, local_functions, same_tree, server, exact_calls, spawned, messages,
+            waits_by_reason, lines, only_some, events_limit, asked_to_stop, others_trace,
+            trace_off, everything_needs_force, progress],
     There = [as_code, caller_killed, connection_lost, worker_killed, guard_killed, full_disk,
              runaway],
     [{here_native, [], Here ++ [no_functions, options, small_buffers, which]},
@@ -129,19 +129,21 @@ deep(N) -> {deep(N - 1)}.
 through(List) ->
     {lists:map(fun ?MODULE:leaf/1, List)}.
 
-%% The same of functions that are not exported: those which nothing ends in a call of are not asked
-%% where they return to.
+%% The same of functions that are not exported, which are not all asked where they return to.
 local_functions(_Config) ->
     Top = erlane_prof_trace_object:called_from_top([{?MODULE, '_', '_'}]),
-    ?assertEqual([{down, [ends_in, inside, last_one]}, {thrower, [catches]}],
-                 [{F, [C || {_, C, _} <- Callers]}
-                  || {{_, F, _}, Callers} <- Top,
-                     lists:member(F, [down, thrower, last_one, as_fun, leaf, inside])]),
+    ?assertEqual([{down, [ends_in, inside, last_one]}, {recursive, [inside]},
+                  {thrower, [catches]}],
+                 lists:sort([{F, [C || {_, C, _} <- Callers]}
+                             || {{_, F, _}, Callers} <- Top,
+                                lists:member(F, [down, thrower, last_one, recursive, under,
+                                                 as_fun, leaf, inside])])),
     Profile = traced(fun ?MODULE:inside/0, #{}),
     ?assertEqual(lists:sort([{[inside], 1}, {[inside, down], 4}, {[inside, ends_in], 1},
                              {[inside, ends_in, down], 3}, {[inside, last_one], 1},
                              {[inside, last_one, down], 2}, {[inside, catches], 1},
-                             {[inside, catches, thrower], 3}, {[inside, as_fun], 2}]),
+                             {[inside, catches, thrower], 3}, {[inside, as_fun], 2},
+                             {[inside, recursive], 4}, {[inside, recursive, under], 1}]),
                  lists:sort([{Stack, Calls} || {[_ | _] = Stack, Calls} <- calls(Profile)])),
     ?assertNot(noted("repaired", Profile)).
 
@@ -149,6 +151,7 @@ inside() ->
     _ = down(3),
     _ = ends_in(2),
     _ = catches(2),
+    _ = recursive(3),
     {lists:map(fun as_fun/1, [1, 2])}.
 
 down(0) -> 0;
@@ -167,7 +170,32 @@ catches(N) ->
 thrower(0) -> throw(thrown);
 thrower(N) -> {thrower(N - 1)}.
 
+%% What it ends in is below it: only the innermost of its frames is over.
+recursive(0) -> under(0);
+recursive(N) -> 1 + recursive(N - 1).
+
+under(N) -> N.
+
 as_fun(N) -> N * 2.
+
+%% A tree is the same whether calls are asked where they return to, as they are if not the whole
+%% module is named, or the code tells.
+same_tree(_Config) ->
+    Text = "f([A | B], {X, _}) when A > X -> case g(B) of {ok, Y} -> [Y, \"s\"]; _ -> $c end.",
+    Modules = [erl_scan, erl_parse],
+    Functions = [{M, F, N} || M <- Modules, {F, N} <- M:module_info(functions)],
+    [_ | _] = erlane_prof_trace_object:called_from_top([{M, '_', '_'} || M <- Modules]),
+    [] = erlane_prof_trace_object:called_from_top(Functions),
+    Work = fun() ->
+                   {ok, Tokens, _} = erl_scan:string(Text),
+                   {ok, _} = erl_parse:parse_form(Tokens),
+                   {error, _, _} = erl_scan:string("\"no end"),
+                   {error, _} = erl_parse:parse_form(tl(Tokens))
+           end,
+    [Told, Asked] = [traced(Work, #{functions => Named}) || Named <- [Modules, Functions]],
+    ?assertEqual(lists:sort(calls(Asked)), lists:sort(calls(Told))),
+    ?assert(length(calls(Told)) > 100),
+    [?assertNot(noted("repaired", Profile)) || Profile <- [Told, Asked]].
 
 %% A server's loop is one frame, whatever the number of its turns; what it calls is below it.
 server(_Config) ->
