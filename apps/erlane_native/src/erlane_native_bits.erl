@@ -8,7 +8,7 @@
 
 -export([op/6]).
 
--import(erlane_native_out, [add/2, add/3, def/3, use/2, int/3, deopt_unless/3]).
+-import(erlane_native_out, [add/2, add/3, def/3, use/2, word/3, deopt_unless/3]).
 
 %% @doc One instruction on a binary.
 -spec op(term(), list(), non_neg_integer(), term(), map(), erlane_native_out:state()) ->
@@ -60,7 +60,7 @@ op({bs_match, Type, Signed, Little, Unit}, [V, {c, Size}], Dst, _, F, S) when is
 op({bs_match, binary, _, _, 8}, [V, Size], Dst, _, F, S) ->
     %% A size below zero is above all others when it has no sign, and does not match.
     #{pos := Pos} = P = place(V, S),
-    {N, S1} = int(use(Size, S), signed, S),
+    {N, S1} = word(use(Size, S), "a size has more than 64 bits", S),
     {Left, S2} = left(P, S1),
     {C, S3} = add(value, ["icmp ule i64 ", N, ", ", Left], S2),
     {Next, S4} = add(value, ["add i64 ", Pos, ", ", N], S3),

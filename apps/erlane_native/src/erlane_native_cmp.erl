@@ -67,7 +67,7 @@ ints(Op, A, B, S) ->
             _ -> 128
         end,
     %% A literal that the other side's machine integer does not hold needs a wider one.
-    Wide = case [I || {c, I} <- [A, B], not fits(I, M)] of
+    Wide = case [I || {c, I} <- [A, B], not erlane_native_range:fits(I, M)] of
                [] -> M;
                [I | _] when I >= -(1 bsl 126), I < 1 bsl 126, M =/= 256 -> 128;
                [I | _] when I >= -(1 bsl 254), I < 1 bsl 254 -> 256;
@@ -80,11 +80,6 @@ ints(Op, A, B, S) ->
 machine({c, _}) -> any;
 machine({int, M, _}) -> M;
 machine({term, _}) -> signed.
-
-fits(I, signed) -> erlane_native_range:class({I, I}) =:= signed;
-fits(I, unsigned) -> I >= 0 andalso I < 1 bsl 64;
-fits(I, 128) -> I >= -(1 bsl 127) andalso I < 1 bsl 127;
-fits(I, 256) -> I >= -(1 bsl 255) andalso I < 1 bsl 255.
 
 width(signed) -> "64";
 width(unsigned) -> "64";

@@ -7,8 +7,8 @@
 
 -export([ins/3]).
 
--import(erlane_native_out, [add/2, add/3, def/3, use/2, int/3, low/2, float/2, bool/2, term/2,
-                            atom/2, deopt_unless/3]).
+-import(erlane_native_out, [add/2, add/3, def/3, use/2, int/3, word/3, low/2, float/2, bool/2,
+                            term/2, atom/2, deopt_unless/3]).
 
 %% @doc One instruction of a function whose types and plans are known.
 -spec ins(erlane_native_ssa:ins(), map(), erlane_native_out:state()) -> erlane_native_out:state().
@@ -283,9 +283,10 @@ shift_left(X, B, W, S) ->
 amount({c, N}, W, S) when is_integer(N), N >= 0, N < W -> {n(N), S};
 amount({c, _}, _, _) -> throw({unsupported, "a shift by so much, or by less than nothing"});
 amount(B, W, S) ->
-    {N, S1} = int(B, signed, S),
+    Why = "a shift by less than 0 or more than 63",
+    {N, S1} = word(B, Why, S),
     {C, S2} = add(value, ["icmp ult i64 ", N, ", 64"], S1),
-    S3 = deopt_unless(C, "a shift by less than 0 or more than 63", S2),
+    S3 = deopt_unless(C, Why, S2),
     case W of
         64 -> {N, S3};
         _ -> add(value, ["zext i64 ", N, " to i", n(W)], S3)
@@ -304,6 +305,9 @@ result(Dst, {int, Lo, Hi}, Plan, R, S) ->
             {T, S1} = add(value, ["trunc i", n(Have), " ", R, " to i64"], S),
             def(Dst, {int, C, T}, S1);
         C when C =:= Have -> def(Dst, {int, C, R}, S);
+        C when is_integer(C), C < Have ->
+            {T, S1} = add(value, ["trunc i", n(Have), " ", R, " to i", n(C)], S),
+            def(Dst, {int, C, T}, S1);
         _ -> throw({unsupported, "an integer of this size"})
     end.
 

@@ -524,8 +524,10 @@ int(Op, Ranges, Low) ->
         {C, _} when C =:= signed; C =:= unsigned ->
             {int_type(Exact), {plain, dividing(Op, machine(Op, [Exact | Ranges]), Ranges)}};
         {_, low} when Wraps -> {low, wrap};
-        {128, _} when Low =:= wide; Low =:= double -> {int_type(Exact), {plain, 128}};
-        {256, double} when Op =/= 'div', Op =/= 'rem' -> {int_type(Exact), {plain, 256}};
+        {128, _} when Low =:= wide; Low =:= double ->
+            %% An operand can be wider than what becomes of it.
+            {int_type(Exact), {plain, machine(Op, [Exact | Ranges])}};
+        {256, double} -> {int_type(Exact), {plain, machine(Op, [Exact | Ranges])}};
         _ -> checked(Op, Exact, Ranges)
     end.
 

@@ -8,7 +8,8 @@
 
 -export([new/1, text/1, raw/2, add/2, add/3, tmp/1, label/1, block/2, alloca/3, deopt_unless/3,
          deopt/2, at/3, line/2, reasons/1, atoms/1]).
--export([def/3, use/2, int/3, low/2, float/2, bool/2, term/2, atom/2, number/3, charge/2]).
+-export([def/3, use/2, int/3, word/3, low/2, float/2, bool/2, term/2, atom/2, number/3,
+         charge/2]).
 
 -export_type([state/0, value/0, name/0]).
 
@@ -121,9 +122,13 @@ use({v, V}, #{env := Env}) -> maps:get(V, Env);
 use({c, N}, _) when is_number(N) -> {c, N};
 use({c, K}, _) -> {k, K}.
 
-%% @doc A value as a machine integer. What is a term is tested to be one.
+%% @doc A value as a machine integer. What is a term is tested to be one. What has more bits has to
+%% be known to fit, as from a comparison, or to matter by its lowest bits only: else see word/3.
 -spec int(value() | {c, number()}, machine(), state()) -> {name(), state()}.
-int({c, I}, _, S) when is_integer(I) -> {integer_to_list(I), S};
+int({c, I}, To, S) when is_integer(I) ->
+    %% LLVM would take its lowest bits.
+    erlane_native_range:fits(I, To) orelse throw({unsupported, "a number of this size"}),
+    {integer_to_list(I), S};
 int({int, M, Op}, To, S) ->
     case {bits(M), bits(To)} of
         {N, N} -> {Op, S};
@@ -135,6 +140,15 @@ int({term, T}, To, S0) ->
     {Op, S} = number("enif_get_long", T, S0),
     int({int, signed, Op}, To, S);
 int(_, _, _) -> throw({unsupported, "an integer operation on what is not one"}).
+
+%% @doc An integer in 64 bits, tested to have no more: what a range does not say.
+-spec word(value() | {c, number()}, string(), state()) -> {name(), state()}.
+word({int, W, Op}, Why, S0) when is_integer(W) ->
+    {T, S1} = add(value, ["trunc i", n(W), " ", Op, " to i64"], S0),
+    {X, S2} = add(value, ["sext i64 ", T, " to i", n(W)], S1),
+    {C, S3} = add(value, ["icmp eq i", n(W), " ", X, ", ", Op], S2),
+    {T, deopt_unless(C, Why, S3)};
+word(V, _, S) -> int(V, signed, S).
 
 %% @doc Reads a term with a function of the NIF interface, or gives the call back.
 -spec number(string(), name(), state()) -> {name(), state()}.
@@ -220,12 +234,9 @@ term({c, I}, S) when is_integer(I) ->
     end;
 term({int, signed, Op}, S) -> make("enif_make_long", ["i64 ", Op], S);
 term({int, unsigned, Op}, S) -> make("enif_make_ulong", ["i64 ", Op], S);
-term({int, W, Op}, S0) ->
-    {T, S1} = add(value, ["trunc i", n(W), " ", Op, " to i64"], S0),
-    {X, S2} = add(value, ["sext i64 ", T, " to i", n(W)], S1),
-    {C, S3} = add(value, ["icmp eq i", n(W), " ", X, ", ", Op], S2),
-    make("enif_make_long", ["i64 ", T],
-         deopt_unless(C, "a result has more than 64 bits", S3));
+term({int, _, _} = V, S0) ->
+    {T, S} = word(V, "a result has more than 64 bits", S0),
+    make("enif_make_long", ["i64 ", T], S);
 term({float, Op}, S) -> make("enif_make_double", ["double ", Op], S);
 term({bool, Op}, S0) ->
     {True, S1} = atom(true, S0),

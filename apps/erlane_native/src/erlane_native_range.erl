@@ -5,7 +5,7 @@
 %% narrower one would be a wrong result.
 -module(erlane_native_range).
 
--export([op/3, class/1, signed/0, unsigned/0, join/2, meet/2, compare/3]).
+-export([op/3, class/1, fits/2, signed/0, unsigned/0, join/2, meet/2, compare/3]).
 
 -export_type([range/0]).
 
@@ -31,6 +31,12 @@ class({Lo, Hi}) when Lo >= 0, Hi =< ?U_MAX -> unsigned;
 class({Lo, Hi}) when Lo >= -(1 bsl 127), Hi < 1 bsl 127 -> 128;
 class({Lo, Hi}) when Lo >= -(1 bsl 255), Hi < 1 bsl 255 -> 256;
 class(_) -> big.
+
+%% @doc Whether a machine integer holds a number.
+-spec fits(integer(), signed | unsigned | 128 | 256) -> boolean().
+fits(I, signed) -> I >= ?S_MIN andalso I =< ?S_MAX;
+fits(I, unsigned) -> I >= 0 andalso I =< ?U_MAX;
+fits(I, W) -> I >= -(1 bsl (W - 1)) andalso I < 1 bsl (W - 1).
 
 %% @doc The smallest range that holds both.
 -spec join(range(), range()) -> range().

@@ -18,8 +18,8 @@
 %% @doc The names of the tables.
 -spec tables() -> [atom()].
 tables() ->
-    [int_plain, int_small, int_word, int_wrapped, int_constant, int_unary, int_rounded,
-     int_compare, literals, rest_compare, float_plain,
+    [int_plain, int_small, int_word, int_wrapped, int_wide, int_carried, int_constant, int_unary,
+     int_rounded, int_compare, literals, rest_compare, float_plain,
      float_guarded, float_compare, mixed, conversions, types, read_int, read_bits, read_float,
      read_utf, build_int, build_float, build_utf].
 
@@ -36,6 +36,32 @@ table(int_wrapped) ->
            ++ [{[word("A"), ", is_integer(B), B >= -70, B < 70"],
                 ["(A bsl B) band ", number(Mask)]} || Mask <- Masks],
            [E || E <- ?EDGES, E >= -65]);
+table(int_wide) ->
+    %% More than 64 bits on the way, and more than any machine integer has.
+    unary([{word("A"), [Left, number(K), Right, " ", Then]}
+           || K <- [1 bsl 62, 1 bsl 64, 1 bsl 126, 1 bsl 127, (1 bsl 128) - 1, -(1 bsl 128) + 1,
+                    1 bsl 254, -(1 bsl 255), (1 bsl 256) - 1, 1 bsl 300],
+              {Left, Right} <- [{"(A - (", "))"}, {"((", ") + A)"}],
+              Then <- ["bsr 60", "bsr 1 bsr 64", "band 16#FFFFFFFFFFFFFFF", "rem 1000003",
+                       "bsr 70 div 3", "band (1 bsl 127 - 1) bsr 66", "- (1 bsl 128) bsr 100"]]
+          ++ [{word("A"), choice(["A * A - (", number(K), ") ", Op, " ", number(C)])}
+              || K <- [1 bsl 64, 1 bsl 127, (1 bsl 128) - 1, 1 bsl 255],
+                 {Op, C} <- [{"<", 0}, {">=", 1 bsl 127}, {"=<", -(1 bsl 127)}, {"=:=", 1 bsl 128}]]
+          %% As a count of bits, and as what a loop goes on with.
+          ++ [{word("A"), ["A ", Op, " (case A band 1 of 1 -> 1; 0 -> ", number(K), " end)"]}
+              || Op <- ["bsr", "div", "rem", "-"], K <- [1 bsl 64, 1 bsl 128, 1 bsl 256]]
+          ++ [{word("A"), ["case A of 7 -> ", number(K), "; _ -> A end"]}
+              || K <- [1 bsl 64, (1 bsl 128) - 1, (1 bsl 256) - 1, 1 bsl 300]],
+          [E || E <- ?EDGES, E >= 0]);
+table(int_carried) ->
+    %% What a loop goes on with has 64 bits.
+    Named = named([1 bsl 64, (1 bsl 128) - 1, -(1 bsl 128), (1 bsl 256) - 1, 1 bsl 256, 1 bsl 300]),
+    {[header(Named, 1)
+      | [[F, "(A) -> ", F, "_l(3, A).\n",
+          F, "_l(N, A) when N > 0, A band 1 =:= 1 -> ", F, "_l(N - 1, ", number(K), ");\n",
+          F, "_l(N, A) when N > 0 -> ", F, "_l(N - 1, A bsr 1);\n",
+          F, "_l(0, A) -> A.\n\n"] || {F, K} <- Named]],
+     [{list_to_atom(F), [[V] || V <- ?EDGES]} || {F, _} <- Named]};
 table(int_constant) ->
     unary([{word("A"), ["A ", Op, " (", number(K), ")"]} || Op <- int_ops(), K <- constants(Op)]
           ++ [{"", ["A ", Op, " (", number(K), ")"]} || Op <- int_ops(), K <- [1, 59]],

@@ -5,10 +5,10 @@
 
 -export([suite/0, all/0, groups/0, init_per_suite/1, end_per_suite/1, init_per_group/2,
          end_per_group/2]).
--export([int_plain/1, int_small/1, int_word/1, int_wrapped/1, int_constant/1, int_unary/1,
-         int_rounded/1, literals/1, rest_compare/1, int_compare/1, float_plain/1,
-         float_guarded/1, float_compare/1, mixed/1, conversions/1,
-         types/1, read_int/1, read_bits/1, read_float/1, read_utf/1, build_int/1, build_float/1,
+-export([int_plain/1, int_small/1, int_word/1, int_wrapped/1, int_wide/1, int_carried/1,
+         int_constant/1, int_unary/1, int_rounded/1, literals/1, rest_compare/1, int_compare/1,
+         float_plain/1, float_guarded/1, float_compare/1, mixed/1, conversions/1, types/1,
+         read_int/1, read_bits/1, read_float/1, read_utf/1, build_int/1, build_float/1,
          build_utf/1]).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -22,7 +22,7 @@ all() -> [{group, native}, {group, forced}].
 %% so some calls are native to their end, and the others leave at each of the turns.
 groups() ->
     Tables = erlane_native_ops:tables(),
-    Fewer = Tables -- [int_constant, int_wrapped, int_small, int_rounded, literals],
+    Fewer = Tables -- [int_constant, int_wrapped, int_wide, int_small, int_rounded, literals],
     [{native, [], Tables}, {forced, [], Fewer}].
 
 init_per_suite(Config) ->
@@ -43,6 +43,8 @@ int_plain(Config) -> table(int_plain, Config).
 int_small(Config) -> table(int_small, Config).
 int_word(Config) -> table(int_word, Config).
 int_wrapped(Config) -> table(int_wrapped, Config).
+int_wide(Config) -> table(int_wide, Config).
+int_carried(Config) -> table(int_carried, Config).
 int_constant(Config) -> table(int_constant, Config).
 int_unary(Config) -> table(int_unary, Config).
 int_rounded(Config) -> table(int_rounded, Config).
