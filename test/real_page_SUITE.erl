@@ -403,10 +403,14 @@ memory_does_not_grow_with_samples(Config) ->
     real_chromium:eval(Page, "flood(0, 1800)"),
     {Heap1, Nodes1} = used(Page),
     real_chromium:eval(Page, "flood(1800, 5400)"),
-    {Heap2, Nodes2} = used(Page),
-    ct:pal("heap ~b -> ~b bytes, nodes ~b -> ~b", [Heap1, Heap2, Nodes1, Nodes2]),
-    ?assert(Heap2 < Heap1 + 400000, {Heap1, Heap2}),
-    ?assert(Nodes2 < Nodes1 + 100, {Nodes1, Nodes2}),
+    %% One collection does not find all that the last turns have let go.
+    real_os:until(fun() ->
+                          {Heap2, Nodes2} = used(Page),
+                          ct:pal("heap ~b -> ~b bytes, nodes ~b -> ~b",
+                                 [Heap1, Heap2, Nodes1, Nodes2]),
+                          {true, _, _} = {Heap2 < Heap1 + 400000, Heap1, Heap2},
+                          {true, _, _} = {Nodes2 < Nodes1 + 100, Nodes1, Nodes2}
+                  end),
     ?assertMatch({match, _}, re:run(text(Page, "#facts"), "up 1:29:59|up 01:29:59")),
     quiet(Page).
 

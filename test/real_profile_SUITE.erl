@@ -17,7 +17,9 @@ all() ->
 
 %% The peer has this module, and is spoken to over its standard input and output.
 init_per_suite(Config) ->
+    %% It has nothing of ours, also not in its path.
     {ok, Peer, Node} = peer:start(#{name => peer:random_name(), connection => standard_io,
+                                    env => [{"ERL_LIBS", ""}],
                                     args => ["-setcookie", ?COOKIE, "-pa",
                                              filename:dirname(code:which(?MODULE))]}),
     ok = peer:call(Peer, ?MODULE, serve, []),
