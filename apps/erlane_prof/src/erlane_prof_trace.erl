@@ -145,12 +145,14 @@ work(#trace{back = Back, handle = Handle, file = File, dir = Dir} = Trace,
     process_flag(priority, high),
     %% What was written before now is already there, so it is not before the first event.
     Began = Back:now(),
+    Own = [Back:key(Pid) || Pid <- [self(), Trace#trace.guard]],
     {Fd, Sink} = Back:attach(Handle, File),
     remove(File, Dir),
     Before = erlane_prof_trace_names:before(Trace#trace.procs, fun Back:key/1),
+    Now = erlang:monotonic_time(nanosecond),
     watch(Options#{trace => Trace, back => Back, fd => Fd, sink => Sink, began => Began,
-                   before => Before, limit => Events, open => 0, sent => Began,
-                   stopping => false}).
+                   own => Own, before => Before, limit => Events, open => 0, since => Now,
+                   sent => Now, stopping => false}).
 
 watch(#{guard := Guard, clean := Clean, undo := Undo, open := Open, back := Back} = S) ->
     receive
@@ -167,11 +169,11 @@ watch(#{guard := Guard, clean := Clean, undo := Undo, open := Open, back := Back
         watch(look(S))
     end.
 
-look(#{back := Back, sink := Sink, to := To, began := Began, sent := Sent, open := Open} = S0) ->
+look(#{back := Back, sink := Sink, to := To, sent := Sent, open := Open} = S0) ->
     S = looked(Back:look(Sink), S0),
-    Now = Back:now(),
+    Now = erlang:monotonic_time(nanosecond),
     Due = Now - Sent >= ?STATS_MS * 1000000,
-    #{events := Events} = Stats = stats(Began, Now, S),
+    #{events := Events} = Stats = stats(Now, S),
     Told = case Due andalso Open =:= 0 of
                true -> erlane_prof_agent:send(To, {rows, self(), [], [], Stats});
                false -> later
@@ -188,9 +190,9 @@ look(#{back := Back, sink := Sink, to := To, began := Began, sent := Sent, open 
 looked({ok, Sink}, S) -> S#{sink := Sink};
 looked({stop, Why, Sink}, S) -> stop(Why, S#{sink := Sink}).
 
-stats(Began, Now, #{back := Back, sink := Sink}) ->
+stats(Now, #{back := Back, sink := Sink, since := Since}) ->
     {Events, Lost, Bytes} = Back:counts(Sink),
-    #{events => Events, lost => Lost, bytes => Bytes, ns => Now - Began}.
+    #{events => Events, lost => Lost, bytes => Bytes, ns => Now - Since}.
 
 %% The guard answers with `finish'.
 stop(Why, #{stopping := false, guard := Guard} = S) ->
@@ -202,11 +204,12 @@ stop(_Why, S) ->
 %%% When it is off
 
 -spec finish(map()) -> no_return().
-finish(#{trace := Trace, fd := Fd, back := Back, began := Began, before := Before,
+finish(#{trace := Trace, fd := Fd, back := Back, began := Began, own := Own, before := Before,
          to := To} = S0) ->
     Ended = Back:now(),
+    Now = erlang:monotonic_time(nanosecond),
     {Whole, S} = off(S0),
-    Stats = #{bytes := Size} = stats(Began, Ended, S),
+    Stats = #{bytes := Size} = stats(Now, S),
     {ok, 0} = file:position(Fd, 0),
     Labels = case erlane_prof_trace_names:since(Before, Trace#trace.procs, Trace#trace.guard,
                                                 fun Back:key/1) of
@@ -214,7 +217,7 @@ finish(#{trace := Trace, fd := Fd, back := Back, began := Began, before := Befor
                  Known -> Known
              end,
     About = #{began => Began, labels => maps:to_list(Labels), bytes => Size,
-              own => [Back:key(Pid) || Pid <- [self(), Trace#trace.guard]],
+              own => Own,
               format => Back:format(), lost => maps:get(lost, Stats), top => Trace#trace.top,
               ended => case Whole of
                            true -> Ended;

@@ -7,9 +7,9 @@
 
 -export_type([labels/0]).
 
--type labels() :: #{non_neg_integer() => {binary(), atom()}}.
+-type labels() :: #{non_neg_integer() | unknown => {binary(), atom()}}.
 
--type key() :: fun((pid()) -> non_neg_integer()).
+-type key() :: fun((pid()) -> non_neg_integer() | unknown).
 
 -define(NAMES_MS, 1000).
 -define(KNOWN, 20000).

@@ -59,13 +59,19 @@ close(Trace) ->
 -spec format() -> native.
 format() -> native.
 
-%% @doc The clock of the events, in nanoseconds.
--spec now() -> integer().
-now() -> erlane_prof_tracer:now().
+%% @doc The clock of the events, in nanoseconds. The node may have unloaded what knows it.
+-spec now() -> integer() | unknown.
+now() ->
+    try erlane_prof_tracer:now()
+    catch error:_ -> unknown
+    end.
 
 %% @doc A process as the file has it.
--spec key(pid()) -> non_neg_integer().
-key(Pid) -> erlane_prof_tracer:key(Pid).
+-spec key(pid()) -> non_neg_integer() | unknown.
+key(Pid) ->
+    try erlane_prof_tracer:key(Pid)
+    catch error:_ -> unknown
+    end.
 
 %% @doc The worker begins to look. It reads from the descriptor when the trace is over.
 -spec attach(erlane_prof_tracer:trace(), file:name()) -> {file:fd(), sink()}.

@@ -524,12 +524,16 @@ unloaded(Config) ->
     Caller = caller(Config),
     Caller ! {tell, self()},
     done = call(Config, ?MODULE, work, []),
+    %% Not in its path any more: the next look of the worker would load it again, and go on.
+    Dir = filename:dirname(call(Config, code, which, [erlane_prof_tracer])),
+    true = call(Config, code, del_path, [Dir]),
     true = call(Config, code, delete, [erlane_prof_tracer]),
     _ = call(Config, code, purge, [erlane_prof_tracer]),
     {ok, Profile} = answer(Caller),
     ?assert(noted("unloaded the tracer", Profile), Profile),
     clean(Config),
     %% The next one loads it again.
+    true = call(Config, code, add_patha, [Dir]),
     {ok, Again} = run(#{node => Node, for => 50}),
     ?assert(noted("native tracer", Again), Again).
 
