@@ -3,6 +3,8 @@
 %% sample shows of programs whose functions are known.
 -module(erlane_prof_perf_SUITE).
 
+-import(erlane_prof_ct, [until/1]).
+
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, groups/0, init_per_group/2, end_per_group/2]).
@@ -265,22 +267,14 @@ nothing_left(Config) ->
     Of = "perf record .* -p " ++ peer:call(proplists:get_value(peer, Config), os, getpid, []),
     true = os:putenv("TMPDIR", Tmp),
     {Caller, Ref} = spawn_monitor(fun() -> run(#{mode => perf, node => Node, for => 60000}) end),
-    until(fun() -> "" =/= os:cmd("pgrep -f '" ++ Of ++ "'") end),
+    until(fun() -> [_ | _] = os:cmd("pgrep -f '" ++ Of ++ "'") end),
     exit(Caller, kill),
     receive {'DOWN', Ref, process, Caller, _} -> ok end,
-    until(fun() -> [] =:= filelib:wildcard(filename:join(Tmp, "tmp.*"))
-                       andalso "" =:= os:cmd("pgrep -x perf -a | grep -e '" ++ Of ++ "'")
+    until(fun() ->
+                  [] = filelib:wildcard(filename:join(Tmp, "tmp.*")),
+                  [] = os:cmd("pgrep -x perf -a | grep -e '" ++ Of ++ "'")
           end),
     true = os:unsetenv("TMPDIR").
-
-until(Fun) ->
-    until(Fun, erlang:monotonic_time(millisecond) + 20000).
-
-until(Fun, Deadline) ->
-    Fun() orelse begin
-                     ?assert(erlang:monotonic_time(millisecond) < Deadline),
-                     receive after 20 -> until(Fun, Deadline) end
-                 end.
 
 %%% The programs, on the peer
 
