@@ -11,8 +11,10 @@
 -export([cases/3, profile/2]).
 
 -define(HZ, 100).
-%% A round takes four times the length of others.
--define(ROUNDS, 5).
+%% Times the length of other rounds: half a minute, of which what it takes once is a part (the VM
+%% asks each process whether our code can go).
+-define(ROUNDS, 3).
+-define(LONGER, 15).
 -define(CALL_MS, 120000).
 -define(EVENTS, 100000000).
 
@@ -20,8 +22,7 @@
 -spec cases(Names :: [string()], Settings :: map(), erlane_bench_profile:vms()) -> [map()].
 cases(Names, #{connections := [Processes | _], rounds := Rounds, round_ms := Ms}, Vms) ->
     case lists:member("sample", Names) of
-        %% Among so many it takes a second or two to find who is busy.
-        true -> [one_case(Processes, min(Rounds, ?ROUNDS), 2 * Ms, Vms)];
+        true -> [one_case(Processes, min(Rounds, ?ROUNDS), ?LONGER * Ms, Vms)];
         false -> []
     end.
 

@@ -6,7 +6,7 @@
 %% them is looked at in two ticks, and who has moved is known then.
 -module(erlane_prof_finder).
 
--export([new/2, find/4, is_first_round/1, cost/2, unknown/1]).
+-export([new/2, find/4, is_first_round/1, walk/1, cost/2, unknown/1]).
 
 -export_type([finder/0]).
 
@@ -16,6 +16,8 @@
 %% What a part of the work takes at the most if nothing comes between.
 -define(SWEEP_NS, 600).
 -define(LIST_NS, 60).
+%% What it takes to read the status of one that nobody has looked at lately: measured, 300.
+-define(STATUS_NS, 400).
 
 -record(finder, {procs :: all | done | [pid()], began :: integer(), listed :: integer(),
                  left = [] :: [pid()], slice = [] :: [{pid(), non_neg_integer()}],
@@ -27,6 +29,16 @@
 %% @doc One for all processes, or for some.
 -spec new(Now :: integer(), all | [pid()]) -> finder().
 new(Now, Procs) -> #finder{procs = Procs, began = Now, listed = Now}.
+
+%% @doc What the first round takes, in nanoseconds. None if all are to be known at once.
+-spec walk(all | [pid()]) -> non_neg_integer().
+walk(all) ->
+    case erlang:system_info(process_count) of
+        N when N > ?KNOWN -> N * (?LIST_NS + ?STATUS_NS);
+        _ -> 0
+    end;
+walk(_Some) ->
+    0.
 
 %% @doc Looks for more than those that are known, for so many nanoseconds. Those that are found may
 %% be known; `Since' is when they were not yet there, or did nothing.

@@ -6,14 +6,17 @@
 %% those for their stacks a fourth; so there is always something left for those that do something.
 -module(erlane_prof_purse).
 
--export([new/4, left/2, idle/2, can_ask/2, wait/2, cost/1]).
+-export([new/5, left/2, idle/2, can_ask/2, wait/2, cost/1]).
 -export([spend/2, spend_idle/2, asked/1, asked_idle/1, spent/1]).
 
 -export_type([purse/0]).
 
 %% Of the time of all schedulers that are online: what there is to begin with, of the whole
-%% duration, and what comes with each second. Together it is below one percent.
+%% duration, and what comes with each second. Together it is below one percent. To begin with it
+%% may be more if there are so many processes that to find who does something takes more: then it
+%% is below two percent.
 -define(FIRST_SHARE, 0.002).
+-define(WALK_SHARE, 0.01).
 -define(SHARE, 0.006).
 
 -record(purse, {began :: integer(), first :: non_neg_integer(), rate :: float(),
@@ -21,11 +24,13 @@
 
 -opaque purse() :: #purse{}.
 
-%% @doc A purse for so many milliseconds, from now on. To ask a process costs so much.
+%% @doc A purse for so many milliseconds, from now on. To ask a process costs so much, and so much
+%% to see all processes once.
 -spec new(Now :: integer(), ForMs :: pos_integer(), Online :: pos_integer(),
-          AskNs :: pos_integer()) -> purse().
-new(Now, For, Online, AskNs) ->
-    #purse{began = Now, first = round(?FIRST_SHARE * Online * For * 1000000),
+          AskNs :: pos_integer(), WalkNs :: non_neg_integer()) -> purse().
+new(Now, For, Online, AskNs, WalkNs) ->
+    Time = Online * For * 1000000,
+    #purse{began = Now, first = round(max(?FIRST_SHARE * Time, min(?WALK_SHARE * Time, WalkNs))),
            rate = ?SHARE * Online, ask_ns = AskNs}.
 
 %% @doc What is in it; less than nothing if too much was spent.

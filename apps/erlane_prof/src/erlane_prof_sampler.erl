@@ -51,7 +51,8 @@ work(none, #{to := To, guard := Guard, undo := Undo, clean := Clean, events := E
                 all -> all;
                 List -> [Pid || Pid <- [pid(P) || P <- List], is_pid(Pid)]
             end,
-    Purse = erlane_prof_purse:new(Now, For, Online, erlane_prof_asker:cost()),
+    Purse = erlane_prof_purse:new(Now, For, Online, erlane_prof_asker:cost(),
+                                  erlane_prof_finder:walk(Procs)),
     loop(#s{to = To, guard = Guard, undo = Undo, clean = Clean, limit = Events,
             period = 1000000000 div Hz, began = Now, next = Now, flushed = Now, purse = Purse,
             finder = erlane_prof_finder:new(Now, Procs), rows = erlane_prof_rows:new()}).

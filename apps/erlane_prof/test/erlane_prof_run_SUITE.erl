@@ -10,8 +10,8 @@
          end_per_testcase/2]).
 -export([shares/1, waiting/1, sleeper_is_asked_once/1, native_call/1, short_lived/1,
          large_dictionary/1, many_processes/1, procs/1, deep/1, events_limit/1, asked_to_stop/1,
-         own_share/1, overload/1, depth_restored/1, depth_of_others_stays/1, two_at_once/1,
-         options/1]).
+         own_share/1, first_allowance/1, overload/1, depth_restored/1, depth_of_others_stays/1,
+         two_at_once/1, options/1]).
 -export([as_code/1, as_forms/1]).
 -export([calls/1, calls_limit/1, calls_of_some/1, words/1, others_trace/1, counters_off/1,
          no_functions/1]).
@@ -27,7 +27,8 @@ all() ->
 groups() ->
     [{here, [], [shares, waiting, sleeper_is_asked_once, native_call, short_lived,
                  large_dictionary, many_processes, procs, deep, events_limit, asked_to_stop,
-                 own_share, overload, depth_restored, depth_of_others_stays, two_at_once]},
+                 own_share, first_allowance, overload, depth_restored, depth_of_others_stays,
+                 two_at_once]},
      {there, [], [as_code, as_forms]},
      {counts, [], [calls, calls_limit, calls_of_some, words, others_trace, counters_off,
                    no_functions]}].
@@ -215,6 +216,17 @@ own_share(_Config) ->
                                                       [{capture, all_but_first, binary}])]],
     ?assert(Share < 1.0 * erlang:system_info(schedulers_online), Share),
     ?assert(Share > 0.0).
+
+%% What it may take at the beginning: 0.2% of the whole, or one walk over very many processes, but
+%% never more than 1%. Then 0.6% of each second.
+first_allowance(_Config) ->
+    First = fun(For, Walk) -> erlane_prof_purse:left(0, erlane_prof_purse:new(0, For, 2, 1, Walk)) end,
+    ?assertEqual(40000000, First(10000, 0)),
+    ?assertEqual(40000000, First(10000, 30000000)),
+    ?assertEqual(46000000, First(10000, 46000000)),
+    ?assertEqual(20000000, First(1000, 46000000)),
+    Purse = erlane_prof_purse:new(0, 1000, 2, 1, 46000000),
+    ?assertEqual(32000000, erlane_prof_purse:left(1000000000, Purse)).
 
 %% Run queues that grow while it looks end it.
 overload(_Config) ->
