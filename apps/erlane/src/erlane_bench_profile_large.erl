@@ -8,7 +8,9 @@
 
 -define(CALL_MS, 3600000).
 -define(FOR_MS, 1800000).
--define(EVENT_BYTES, 100).
+%% What an event takes in the file: the port's is what limits count it as, ours was measured.
+-define(PORT_BYTES, 100).
+-define(NATIVE_BYTES, 24).
 -define(UNITS, 10).
 
 %% @doc The case of this part, if a size is given.
@@ -33,9 +35,12 @@ cases(_, _, _) ->
 
 round(Options, Mb, #{node := Node}, #{program := Program} = Viewer) ->
     ok = erlane_bench_os:forget_peak(Program),
-    Told = on(Viewer, ?MODULE, traced, [Node, Options, Mb * 1000000 div ?EVENT_BYTES]),
+    Told = on(Viewer, ?MODULE, traced, [Node, Options, Mb * 1000000 div event_bytes(Options)]),
     Memory = erlane_bench_os:peak_bytes(Program) / 1.0e6,
     {ok, Memory, Told#{memory_mb => Memory}}.
+
+event_bytes(#{tracer := native}) -> ?NATIVE_BYTES;
+event_bytes(#{}) -> ?PORT_BYTES.
 
 on(Vm, M, F, A) -> erlane_bench_profile_node:call(Vm, M, F, A, ?CALL_MS).
 
