@@ -220,7 +220,9 @@ own_share(_Config) ->
 %% What it may take at the beginning: 0.2% of the whole, or one walk over very many processes, but
 %% never more than 1%. Then 0.6% of each second.
 first_allowance(_Config) ->
-    First = fun(For, Walk) -> erlane_prof_purse:left(0, erlane_prof_purse:new(0, For, 2, 1, Walk)) end,
+    First = fun(For, Walk) ->
+                    erlane_prof_purse:left(0, erlane_prof_purse:new(0, For, 2, 1, Walk))
+            end,
     ?assertEqual(40000000, First(10000, 0)),
     ?assertEqual(40000000, First(10000, 30000000)),
     ?assertEqual(46000000, First(10000, 46000000)),
