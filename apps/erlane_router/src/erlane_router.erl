@@ -15,7 +15,7 @@
 %% A node that does not run the router gets plain sends. So do local destinations.
 -module(erlane_router).
 
--export([send/2, send/3, sync/1, sync/2, subscribe/0, unsubscribe/0, info/0]).
+-export([send/2, send/3, sync/1, sync/2, subscribe/0, unsubscribe/0, watch/1, unwatch/1, info/0]).
 -export([call/2, call/3, cast/2, multicall/3]).
 
 -export_type([dest/0, option/0, info/0]).
@@ -82,6 +82,17 @@ subscribe() -> erlane_router_report:subscribe().
 %% @doc No more of them.
 -spec unsubscribe() -> ok.
 unsubscribe() -> erlane_router_report:unsubscribe().
+
+%% @doc From now on each of these registered processes gets `{erlane_router, stream, Node, Lane}'
+%% when a lane of another node begins to send here, before anything of what it sends, and after
+%% all that came from that lane before. A lane that begins twice over one connection was lost, or
+%% its partner here was, with what it had. The router need not be started.
+-spec watch([atom()]) -> ok.
+watch(Names) -> erlane_router_partner:watch(Names).
+
+%% @doc Not any more.
+-spec unwatch([atom()]) -> ok.
+unwatch(Names) -> erlane_router_partner:unwatch(Names).
 
 %% @doc The figures of each lane. `peer' is how the node is reached now; `queued' and `bytes' are
 %% what waits here, `inflight' what was handed to the VM and is not confirmed; the rest counts

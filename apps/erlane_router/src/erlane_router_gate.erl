@@ -98,7 +98,7 @@ welcome(Lane, I, Ref, #state{partners = Partners, whose = Whose} = State) ->
     Key = {node(Lane), I},
     Before = maps:get(Key, Partners, none),
     _ = is_pid(Before) andalso (Before ! {?GATE, last}),
-    Pid = erlane_router_partner:start_link(Lane, Ref, Before),
+    Pid = erlane_router_partner:start_link(Lane, I, Ref, Before),
     State#state{partners = Partners#{Key => Pid}, whose = Whose#{Pid => Key}}.
 
 away(To, Message) ->

@@ -2,32 +2,53 @@
 %% @doc The process that a lane of another node sends to, started by the gate.
 %%
 %% It ends with its lane, and with the connection. A lane that comes back gets a new partner,
-%% which waits until the one before has delivered what had arrived: so the order holds.
+%% which waits until the one before has delivered what had arrived: so the order holds. Who watches
+%% hears of it before anything that it delivers.
 -module(erlane_router_partner).
 
--export([start_link/3]).
+-export([start_link/4, watch/1, unwatch/1]).
 
 -include("erlane_router.hrl").
 
 %% It confirms after so many messages or bytes.
 -define(CONFIRM_MESSAGES, 64).
 -define(CONFIRM_BYTES, 65536).
+%% Names of those who watch. There is no key until somebody does.
+-define(WATCH, {?MODULE, watch}).
 
 -record(partner, {lane :: pid(), monitor :: reference(),
                   %% All messages of its lane, and of these: confirmed, and bytes since then.
                   count = 0 :: non_neg_integer(), confirmed = 0 :: non_neg_integer(),
                   bytes = 0 :: non_neg_integer()}).
 
-%% @doc A partner of this lane, for its hello with this reference; and who was its partner before.
--spec start_link(pid(), reference(), pid() | none) -> pid().
-start_link(Lane, Ref, Before) ->
-    %% A burst of frames is not copied again at each collection of garbage.
-    spawn_opt(fun() -> init(Lane, Ref, Before) end, [link, {message_queue_data, off_heap}]).
+%% @doc See {@link erlane_router:watch/1}.
+-spec watch([atom()]) -> ok.
+watch(Names) -> watched(lists:usort(Names ++ watched())).
 
-init(Lane, Ref, Before) ->
+%% @doc See {@link erlane_router:unwatch/1}.
+-spec unwatch([atom()]) -> ok.
+unwatch(Names) -> watched(watched() -- Names).
+
+watched() -> persistent_term:get(?WATCH, []).
+
+watched([]) ->
+    _ = persistent_term:erase(?WATCH),
+    ok;
+watched(Names) -> persistent_term:put(?WATCH, Names).
+
+%% @doc A partner of this lane, the I-th one, for its hello with this reference; and who was its
+%% partner before.
+-spec start_link(pid(), pos_integer(), reference(), pid() | none) -> pid().
+start_link(Lane, I, Ref, Before) ->
+    %% A burst of frames is not copied again at each collection of garbage.
+    spawn_opt(fun() -> init(Lane, I, Ref, Before) end, [link, {message_queue_data, off_heap}]).
+
+init(Lane, I, Ref, Before) ->
     Monitor = monitor(process, Lane),
     Lane ! {?GATE, welcome, Ref, self(), ?VERSION},
     wait_for(Before),
+    lists:foreach(fun(Name) -> {Name, node()} ! {erlane_router, stream, node(Lane), I} end,
+                  watched()),
     loop(#partner{lane = Lane, monitor = Monitor}).
 
 wait_for(none) -> ok;

@@ -6,7 +6,7 @@
 -export([all/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
 -export([stopped_peer_blocks/1, stopped_peer_drops/1, stopped_peer_refuses/1, larger_than_bound/1,
          killed_peer/1, restarted_peer/1, cut_and_back/1, slow_partner/1,
-         lane_crash/1, partner_crash/1,
+         lane_crash/1, partner_crash/1, watched/1,
          sender_killed/1, charges_of_nobody/1, without_router/1, other_version/1,
          router_stops_and_starts/1, stops_under_load/1, subscribers/1]).
 
@@ -19,7 +19,7 @@
 
 all() ->
     [stopped_peer_blocks, stopped_peer_drops, stopped_peer_refuses, larger_than_bound, killed_peer,
-     restarted_peer, cut_and_back, slow_partner, lane_crash, partner_crash, sender_killed,
+     restarted_peer, cut_and_back, slow_partner, lane_crash, partner_crash, watched, sender_killed,
      charges_of_nobody, without_router, other_version, router_stops_and_starts, stops_under_load,
      subscribers].
 
@@ -390,6 +390,30 @@ flood_key(Sink, Node, N) ->
         ok -> flood_key(Sink, Node, N + 1);
         {not_sent, #{Node := nosuspend}} -> N
     end.
+
+%% Who watches hears of a lane that begins anew, before what that lane sends.
+watched(Config) ->
+    A = erlane_router_ct:node(proplists:get_value(a, Config)),
+    on_a(Config, fun(Node) ->
+        Sink = sink(Node),
+        true = erpc:call(Node, erlang, register, [watched, Sink]),
+        I = erlang:phash2(key, 4) + 1,
+        [ok = erpc:call(Node, erlane_router, watch, [Names]) || Names <- [[watched], [nobody]]],
+        ok = erlane_router:send({watched, Node}, 1, [{key, key}]),
+        ?assertEqual([{erlane_router, stream, A, I}, 1], taken(Sink, 2)),
+        ok = replaced(I, Node),
+        ok = erlane_router:send({watched, Node}, 2, [{key, key}]),
+        ?assertEqual([{erlane_router, stream, A, I}, 2], taken(Sink, 2)),
+        [ok = erpc:call(Node, erlane_router, unwatch, [Names]) || Names <- [[watched], [nobody]]],
+        ok = replaced(I, Node),
+        ok = erlane_router:send({watched, Node}, 3, [{key, key}]),
+        ?assertEqual([3], taken(Sink, 1))
+    end).
+
+replaced(I, Node) ->
+    Lane = lists:nth(I, lanes(Node)),
+    exit(Lane, kill),
+    until(fun() -> false = lists:member(Lane, lanes(Node)), ok end).
 
 %% What it had not confirmed is unconfirmed; the lane gets another one.
 partner_crash(Config) ->
