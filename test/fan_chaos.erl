@@ -1,7 +1,8 @@
 %% SPDX-License-Identifier: Apache-2.0
 %% Three nodes with publishers and with subscribers of every mode and policy, of which some are
-%% killed at random: subscribers, publishers, lanes, and the third node as a whole. The seed
-%% decides what happens and when, though not what the nodes do meanwhile.
+%% killed at random: subscribers, publishers, lanes, lanes of the router, and the third node as a
+%% whole; connections between living nodes end and are made again. The seed decides what happens and
+%% when, though not what the nodes do meanwhile.
 -module(fan_chaos).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -41,13 +42,16 @@ boot(Node) ->
     Node.
 
 %% Everybody knows everybody's subscriptions before anything is published.
-meet(#{nodes := Nodes} = S) ->
-    %% An earlier incarnation may not be known to be dead yet.
+meet(S) ->
+    %% An earlier incarnation may not be known to be dead yet, nor the end of a connection.
     [real_os:until(fun() ->
-                           true = call(A, net_kernel, connect_node,
-                                       [router_nodes:node(maps:get(B, Nodes))], S)
+                           true = call(A, net_kernel, connect_node, [name(B, S)], S),
+                           true = call(B, fan_node, knows, [name(A, S)], S),
+                           true = call(A, fan_node, knows, [name(B, S)], S)
                    end) || A <- ?IDS, B <- ?IDS, A < B],
     ok.
+
+name(Id, #{nodes := Nodes}) -> router_nodes:node(maps:get(Id, Nodes)).
 
 populate(Id, S) ->
     S1 = lists:foldl(fun(Spec, Acc) -> subscriber(Id, Spec, Acc) end, S, specs(S)),
@@ -90,7 +94,7 @@ loop(#{until := Until, rand := R0} = S) ->
 
 act(#{rand := R0, hard := Hard} = S) ->
     {What, R1} = pick([subscriber, subscriber, subscriber, again, again, publisher, publisher,
-                       lane, lane, look, node] ++ [freeze || Hard], R0),
+                       lane, lane, look, node, cut, cut, route] ++ [freeze || Hard], R0),
     Begin = erlang:system_time(millisecond),
     #{log := Log} = Done = act(What, S#{rand := R1}),
     count(What, Done#{log := [{Begin, What} | Log]}).
@@ -115,6 +119,19 @@ act(lane, #{rand := R0} = S) ->
 act(look, S) ->
     ok = look(S),
     S;
+%% For a moment or for longer; the routers may be faster than this.
+act(cut, #{rand := R0} = S) ->
+    {[A, B], R1} = pick([[A, B] || A <- ?IDS, B <- ?IDS, A =/= B], R0),
+    {Ms, R2} = pick([0, 0, 0, 20, 300], R1),
+    _ = call(A, erlang, disconnect_node, [name(B, S)], S),
+    receive after Ms -> ok end,
+    _ = call(A, net_kernel, connect_node, [name(B, S)], S),
+    S#{rand := R2};
+act(route, #{rand := R0} = S) ->
+    {[A, B], R1} = pick([[A, B] || A <- ?IDS, B <- ?IDS, A =/= B], R0),
+    {N, R2} = rand:uniform_s(100, R1),
+    ok = call(A, fan_node, kill_route, [name(B, S), N], S),
+    S#{rand := R2};
 act(freeze, #{nodes := #{?MORTAL := Node}, rand := R0} = S) ->
     {Ms, R1} = rand:uniform_s(?FREEZE_MS, R0),
     ok = router_nodes:freeze(Node),
@@ -154,13 +171,21 @@ losses(#{log := Log} = S) ->
 %% Publishers go slowly, and all subscribers are quick: everybody gets on with every publisher of
 %% a topic of his, on every node, and from there on nothing is lost.
 calm(#{subs := Subs, pubs := Pubs} = S) ->
+    ok = meet(S),
     [ok = call(Id, fan_node, pace, [Pid, #{every => 1, pause => 50}], S) || {Id, Pid} <- Pubs],
     [ok = call(Id, fan_node, hurry, [Pid], S) || {Id, Pid, _} <- Subs],
     real_os:until(fun() -> ?assertEqual([], behind(10, S)) end, ?SETTLE_MS),
     [call(Id, fan_node, stop, [Pid], S) || {Id, Pid} <- Pubs],
     real_os:until(fun() -> ?assertEqual([], behind(0, S)) end, ?SETTLE_MS),
     ok = look(S),
-    S.
+    told(S).
+
+%% How many holes the subscribers saw that live, and how often they were told of one of a size that
+%% nobody knows.
+told(#{subs := Subs, done := Done} = S) ->
+    Reports = [call(Id, fan_node, report, [Pid], S) || {Id, Pid, _} <- Subs],
+    S#{done := maps:merge(Done, maps:from_list([{Key, lists:sum([maps:get(Key, R) || R <- Reports])}
+                                                || Key <- [count, holes, gaps, lost, breaks]]))}.
 
 %% Who lacks more than so many of the last messages of a publisher. Those of one topic are asked for
 %% publishers that they had heard of.
@@ -170,7 +195,7 @@ behind(Most, #{subs := Subs, pubs := Pubs} = S) ->
      || {Id, Pid, #{filter := Filter, opts := Opts}} <- Subs,
         #{last := Last} <- [call(Id, fan_node, report, [Pid], S)],
         {P, N} <- Published, is_map_key(P, Last) orelse binary:last(Filter) =/= $a,
-        {Had, _} <- [maps:get(P, Last, {0, none})], N - Had > Most].
+        {Had, _, _} <- [maps:get(P, Last, {0, none, 0})], N - Had > Most].
 
 %% Neither rows nor memory are left, when all subscribers and publishers are gone.
 nothing_left(#{subs := Subs, pubs := Pubs} = S, Before) ->

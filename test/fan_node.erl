@@ -3,16 +3,19 @@
 %%
 %% A message is {m, Publisher, N, Payload}, where N grows by one with each message of a publisher.
 %% So a subscriber can tell by itself that nothing came twice, that order was kept, that numbers of
-%% its subscription follow one another, and that what is missing is not more than its gaps say.
+%% its subscription follow one another, and that each hole has gaps in it that are as large, or one
+%% whose size nobody knows, of the publisher's node.
 -module(fan_node).
 
 -export([start/1, publisher/1, published/1, pace/2, stop/1, subscriber/1, report/1, hurry/1,
-         again/1, key/1, kill_lane/1, left/0, others/1, members/1,
+         again/1, key/1, kill_lane/1, kill_route/2, knows/1, left/0, others/1, members/1,
          memory/0, seen/0]).
 
 -define(APP, erlane_fanout).
 -define(ASK_MS, 20000).
 -define(ERRORS, 5).
+%% Gaps that a subscriber remembers.
+-define(MARKS, 5000).
 
 %% The application, with this configuration.
 -spec start([{atom(), term()}]) -> ok.
@@ -107,12 +110,14 @@ subscriber(#{filter := _, opts := _} = Spec) ->
         {'DOWN', Ref, process, Pid, Reason} -> error(Reason)
     end.
 
-%% Of a publisher the last number; `loose': a lane has crashed since, it may go on anywhere.
+%% Of a publisher its last message, and the subscription's number of that; `loose': a lane has
+%% crashed since, it may go on anywhere. `gaps': behind which number they are, and how large or of
+%% which node, the last first.
 subscribed(#{filter := Filter, opts := Opts} = Spec) ->
     {Sub, Seq} = subscribe(Filter, Opts, 50),
-    Fresh = #{sub => Sub, next => Seq + 1, last => #{}, missing => 0, gap => 0},
-    Sums = #{count => 0, crashes => 0, thrown_out => 0, gaps => 0, errors => [], lost => 0,
-             due => none, hole => none},
+    Fresh = #{sub => Sub, next => Seq + 1, last => #{}, marks => [], conflated => none},
+    Sums = #{count => 0, crashes => 0, thrown_out => 0, gaps => 0, breaks => 0, errors => [],
+             lost => 0, due => none, holes => 0},
     maps:merge(maps:merge(Sums, Spec), Fresh).
 
 %% A lane that crashes meanwhile is an error of the caller's, who tries again.
@@ -137,7 +142,7 @@ subscribing(#{sub := Sub, opts := Opts} = S) ->
         {fan, Sub, ready} when Mode =/= push -> subscribing(pull(Mode, S));
         {fan, Sub, Seq, Messages} -> subscribing(soon(came(Seq, Messages, S)));
         {gap, Sub, lane} -> subscribing(crashed(S));
-        {gap, Sub, {full, N, _}} -> subscribing(refused(N, S));
+        {gap, Sub, {What, N, After}} -> subscribing(unnumbered(What, N, After, S));
         {gap, Sub, From, To} -> subscribing(gap(From, To, S));
         {done, Sub} -> subscribing(done(S));
         %% Of an earlier subscription.
@@ -153,7 +158,7 @@ subscribing(#{sub := Sub, opts := Opts} = S) ->
 anew(S0) ->
     S = noticed(S0),
     New = subscribed(maps:with([filter, opts, lazy], S)),
-    maps:merge(judged(S), maps:with([sub, next, last, missing, gap, due], New)).
+    maps:merge(S, maps:with([sub, next, last, marks, conflated, due], New)).
 
 soon(#{lazy := 0} = S) -> done(S);
 soon(#{due := none, lazy := Ms, sub := Sub} = S) ->
@@ -184,7 +189,7 @@ idle(Mode, #{sub := Sub} = S) ->
         {fan, Sub, ready} -> pull(Mode, S);
         {fan, Sub, slow_consumer} -> anew(add(thrown_out, 1, S));
         {gap, Sub, lane} -> crashed(S);
-        {gap, Sub, {full, N, _}} -> idle(Mode, refused(N, S));
+        {gap, Sub, {What, N, After}} -> idle(Mode, unnumbered(What, N, After, S));
         {hurry, From, Ref} -> From ! {Ref, ok}, idle(Mode, S#{lazy := 0});
         {report, From, Ref} -> idle(Mode, reported(From, Ref, S));
         {again, From, Ref} ->
@@ -207,7 +212,9 @@ came(Seq, Messages, #{next := Next, sub := Sub} = S) ->
     First = Seq - length(Messages) + 1,
     case Next =:= any orelse First =:= Next of
         true ->
-            lists:foldl(fun one/2, add(count, length(Messages), S#{next := Seq + 1}), Messages);
+            lists:foldl(fun({N, M}, Acc) -> one(N, since(N, First, S), M, Acc) end,
+                        add(count, length(Messages), S#{next := Seq + 1}),
+                        lists:zip(lists:seq(First, Seq), Messages));
         false ->
             %% Who pulls may have got here before the message of a crash.
             receive {gap, Sub, lane} -> came(Seq, Messages, crashed(S))
@@ -215,42 +222,62 @@ came(Seq, Messages, #{next := Next, sub := Sub} = S) ->
             end
     end.
 
-one({m, Id, N, _}, #{last := Last, next := Next} = S) ->
-    Now = S#{last := Last#{Id => {N, strict}}},
+%% From which number on it may have been. What was conflated is the last of each key among so many,
+%% the numbers of the gap before it and its own.
+since(_, First, #{opts := #{policy := {conflate, _}}, conflated := {From, To}}) when To + 1 =:= First ->
+    From;
+since(N, _, _) -> N.
+
+one(Seq, Since, {m, Id, N, _}, #{last := Last} = S) ->
+    Now = S#{last := Last#{Id => {N, strict, Since}}},
     case Last of
-        #{Id := {Before, _}} when N =< Before -> wrong({twice_or_late, Id, Before, N}, S);
-        #{Id := {Before, strict}} when N > Before + 1 ->
-            add(missing, N - Before - 1, Now#{hole := {now_ms(), Id, Before, N, Next}});
+        #{Id := {Before, _, _}} when N =< Before -> wrong({twice_or_late, Id, Before, N}, S);
+        #{Id := {Before, strict, At}} when N > Before + 1 ->
+            add(holes, 1, hole(Id, Before, N, At, Seq, noticed(Now)));
         #{} -> Now
+    end.
+
+%% Between the messages Before and N of a publisher, which have these numbers here.
+hole({Node, _} = Id, Before, N, At, Seq, #{marks := Marks} = S) ->
+    Inside = [Size || {After, Size} <- Marks, After >= At, After < Seq],
+    Lost = lists:sum([Size || Size <- Inside, is_integer(Size)]),
+    case lists:member(Node, Inside) orelse Lost >= N - Before - 1 of
+        true -> S;
+        false -> wrong({hole, now_ms(), Id, Before, N, numbers, At, Seq, gaps, Inside,
+                        lists:sublist(Marks, 5)}, S)
     end.
 
 gap(From, To, #{next := Next, sub := Sub} = S) ->
     case To >= From andalso (Next =:= any orelse From =:= Next) of
-        true -> add(gaps, 1, add(gap, To - From + 1, S#{next := To + 1}));
+        true -> counted(From - 1, To - From + 1, S#{next := To + 1, conflated := {From - 1, To}});
         false ->
             receive {gap, Sub, lane} -> gap(From, To, crashed(S))
             after 1000 -> wrong({gap, Next, From, To}, S#{next := To + 1})
             end
     end.
 
-%% What a lane had no room for has no numbers.
-refused(N, S) -> add(gaps, 1, add(gap, N, S)).
+%% What a lane had no room for has no numbers; nor has what was lost between two nodes, and nobody
+%% knows how much that is.
+unnumbered(full, N, After, S) -> counted(After, N, S);
+unnumbered(node, Node, After, S) -> marked(After, Node, add(breaks, 1, S)).
+
+counted(After, N, S) -> marked(After, N, add(gaps, 1, add(lost, N, S))).
+
+%% Those from before the last message of each living publisher are of no use, but nobody tells who
+%% lives.
+marked(After, Size, #{marks := Marks} = S) ->
+    S#{marks := lists:sublist([{After, Size} | Marks], ?MARKS)}.
 
 crashed(S0) ->
     #{last := Last} = S = noticed(S0),
-    Loose = maps:map(fun(_, {N, _}) -> {N, loose} end, Last),
-    add(crashes, 1, (judged(S))#{next := any, last := Loose, missing := 0, gap := 0}).
+    Loose = maps:map(fun(_, {N, _, At}) -> {N, loose, At} end, Last),
+    add(crashes, 1, S#{next := any, last := Loose, marks := [], conflated := none}).
 
 %% Who pulls may have gone beyond such a gap before it reads of it.
 noticed(#{sub := Sub} = S) ->
-    receive {gap, Sub, {full, N, _}} -> noticed(refused(N, S))
+    receive {gap, Sub, {What, N, After}} -> noticed(unnumbered(What, N, After, S))
     after 0 -> S
     end.
-
-%% What is missing lies in gaps.
-judged(#{missing := Missing, gap := Gap, hole := Hole} = S) when Missing > Gap ->
-    wrong({missing, Missing, in_gaps, Gap, last_hole, Hole}, S);
-judged(#{gap := Gap} = S) -> add(lost, Gap, S).
 
 add(Key, N, S) -> maps:update_with(Key, fun(Old) -> Old + N end, S).
 
@@ -259,8 +286,8 @@ wrong(_, S) -> S.
 
 reported(From, Ref, S0) ->
     S = noticed(S0),
-    From ! {Ref, maps:with([count, crashes, thrown_out, gaps, lost, errors, last, filter, opts],
-                           judged(S))},
+    From ! {Ref, maps:with([count, crashes, thrown_out, gaps, breaks, holes, lost, errors, last,
+                            filter, opts], S)},
     S.
 
 %% What it got so far, and what was wrong with that.
@@ -293,19 +320,35 @@ kill_lane(Nth) ->
 lanes() ->
     tuple_to_list(element(2, persistent_term:get({?APP, lanes}))).
 
+%% Kills one lane of the router to another node, if there are any.
+-spec kill_route(node(), pos_integer()) -> ok.
+kill_route(Node, Nth) ->
+    case persistent_term:get({erlane_router, Node}, none) of
+        none -> ok;
+        Peer ->
+            Lanes = tuple_to_list(element(3, Peer)),
+            exit(lists:nth(1 + Nth rem length(Lanes), Lanes), kill),
+            ok
+    end.
+
+%% Does this node know that other one to run the application?
+-spec knows(node()) -> boolean().
+knows(Node) -> lists:member(Node, erlane_fanout_remote:nodes()).
+
 %% Tables of the application that have rows, though nobody subscribes any more; but for those of
-%% retained messages and of pg, where a node is a member as long as the application runs.
+%% retained messages, of pg, where a node is a member as long as the application runs, and of the
+%% links of other nodes.
 -spec left() -> #{atom() => pos_integer()}.
 left() ->
     Tables = [T || T <- ets:all(), is_atom(T), lists:prefix("erlane_fanout", atom_to_list(T))],
     maps:from_list([{T, N} || T <- Tables, N <- [ets:info(T, size)], N > 0,
-                              not lists:member(T, [erlane_fanout, erlane_fanout_retain])]).
+                              not lists:member(T, [erlane_fanout, erlane_fanout_retain, erlane_fanout_links])]).
 
 %% The nodes that publishers here know to have subscriptions to this filter.
 -spec others(binary()) -> [node()].
 others(Filter) ->
     case ets:lookup(erlane_fanout_routes, Filter) of
-        [Route] -> lists:sort([Node || {Node, _} <- element(tuple_size(Route), Route)]);
+        [Route] -> lists:sort([Node || {Node, _, _} <- element(tuple_size(Route), Route)]);
         [] -> []
     end.
 

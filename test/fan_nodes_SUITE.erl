@@ -78,7 +78,7 @@ killed(_) ->
     Late = {New, subscriber(New, ?TOPIC, #{})},
     ok = known([A, B, New], ?TOPIC),
     {Id, N} = published({A, Pub}),
-    real_os:until(fun() -> #{last := #{Id := {M, _}}} = report(Late), true = M > N end, ?MS),
+    real_os:until(fun() -> #{last := #{Id := {M, _, _}}} = report(Late), true = M > N end, ?MS),
     Last = router_nodes:call(A, fan_node, stop, [Pub]),
     [has(S, [Last]) || S <- [Late | Subs]],
     [?assertMatch(#{gaps := 0, count := K} when K =:= element(2, Last), report(S)) || S <- Subs].
@@ -147,6 +147,6 @@ kill({Node, Pid}) -> true = router_nodes:call(Node, erlang, exit, [Pid, kill]).
 has(Sub, Last) ->
     real_os:until(fun() ->
                           #{errors := [], last := Had} = report(Sub),
-                          [{N, strict} = maps:get(Id, Had) || {Id, N} <- Last],
+                          [{N, strict, _} = maps:get(Id, Had) || {Id, N} <- Last],
                           ok
                   end, ?MS).

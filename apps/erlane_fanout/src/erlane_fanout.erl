@@ -16,13 +16,21 @@
 -export([done/2, take/2, take_frames/1]).
 -export([forget/1, count/1, presence/1, info/0]).
 
--export_type([sub/0, topic/0, filter/0]).
+-export_type([sub/0, topic/0, filter/0, gap/0]).
 
 -include("erlane_fanout.hrl").
 
 -type sub() :: erlane_fanout_sub:sub().
 -type topic() :: erlane_fanout_topic:topic().
 -type filter() :: erlane_fanout_topic:filter().
+
+%% What a subscriber is told of what is missing. The first: these numbers, by its policy. `lane':
+%% the lane has crashed, what was under way is lost. `full': N messages of other nodes are missing
+%% behind the one with the number After. `node': of this node messages may be missing behind After;
+%% nobody knows how many.
+-type gap() :: {gap, sub(), From :: pos_integer(), To :: pos_integer()}
+             | {gap, sub(), lane | {full, N :: pos_integer(), After :: non_neg_integer()}
+                                 | {node, node(), After :: non_neg_integer()}}.
 
 %% @doc `subscribe(Filter, #{})'.
 -spec subscribe(filter()) -> {ok, sub(), Seq :: non_neg_integer()} | {error, {atom(), term()}}.

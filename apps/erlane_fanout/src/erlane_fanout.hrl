@@ -18,6 +18,7 @@
 %% {{Ring, First}, Last, Messages}, {{Ring, -First}, Last, Frames}, {{Ring, 0}, Atomics}
 -define(RING, erlane_fanout_ring).
 -define(RETAIN, erlane_fanout_retain).    % {Topic, Stamp, {message, Message} | none, Bytes}
+-define(LINKS, erlane_fanout_links).      % {{Intake, Node}, Link, open | closed, [Lane]}
 
 %% A subscription as it is known beside its lane: what a new lane starts from after a crash.
 -record(row, {sub :: erlane_fanout_sub:sub(), lane :: pos_integer(),
@@ -27,7 +28,7 @@
 %% A row of ?ROUTES.
 -define(R_LANES, 2).     % bitmap of lanes with subscriptions
 -define(R_BLOCKED, 3).   % bitmap of those in which one with policy block is over its limit
--define(R_REMOTE, 4).    % nodes with subscriptions: {Node, Number}, see erlane_fanout_remote
+-define(R_REMOTE, 4).    % nodes with subscriptions: {Node, Number, Link}, see erlane_fanout_remote
 
 %% A subscription's name, a small integer: lane 10 bits, block of slots 5, index 24, generation 20.
 -define(GEN_BITS, 20).
@@ -69,4 +70,5 @@
 -define(S_REFUSED, 11).      % by intakes: the lane was full
 -define(S_SUBS, 12).
 -define(S_FEEDS, 13).
+-define(S_BREAKS, 14).      % notices that messages of another node may be missing
 -define(STATS, 16).

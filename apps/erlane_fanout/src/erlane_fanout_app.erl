@@ -9,11 +9,15 @@
 start(_Type, _Args) ->
     case erlane_fanout_opts:check(application:get_all_env(erlane_fanout)) of
         {ok, Config} ->
+            %% Before anything can come from there.
+            ok = router(fun erlane_router:watch/1),
             case erlane_fanout_sup:start_link(Config) of
                 {ok, Pid} ->
                     _ = erlane_fanout_metrics:register(),
                     {ok, Pid};
-                Other -> Other
+                Other ->
+                    ok = router(fun erlane_router:unwatch/1),
+                    Other
             end;
         {error, Reason} -> {error, Reason}
     end.
@@ -21,4 +25,10 @@ start(_Type, _Args) ->
 -spec stop(term()) -> ok.
 stop(_State) ->
     _ = erlane_fanout_metrics:unregister(),
-    ok.
+    router(fun erlane_router:unwatch/1).
+
+%% Where there is one.
+router(Fun) ->
+    try Fun(erlane_fanout_intake:names())
+    catch error:undef -> ok
+    end.

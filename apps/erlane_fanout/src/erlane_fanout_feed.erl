@@ -11,7 +11,7 @@
 %% part, leaves its chunk and is treated by its policy: {@link erlane_fanout_slow}.
 -module(erlane_fanout_feed).
 
--export([new/5, note/3, refused/2, join/3, leave/2, turn/2, resume/2, idle/1, blocked/1]).
+-export([new/5, note/3, refused/2, missing/2, join/3, leave/2, turn/2, resume/2, idle/1, blocked/1]).
 -export([size/1, head/1, member/2, close/1]).
 
 -export_type([feed/0]).
@@ -60,6 +60,22 @@ note(Bytes, Message, #feed{head = Head, slow = Slow} = F) ->
 refused(N, #feed{head = Head, members = Members, stats = Stats}) ->
     atomics:add(Stats, ?S_LOST, N * map_size(Members)),
     maps:foreach(fun(Sub, #member{pid = Pid}) -> Pid ! {gap, Sub, {full, N, Head}} end, Members).
+
+%% @doc Messages of this node may be missing here. Nobody can be without some as long as others
+%% have not been told of the filter, and one notice in the same place is enough.
+-spec missing(node(), feed()) -> feed().
+missing(_, #feed{joined = none} = F) -> F;
+missing(Node, #feed{head = Head, told = {Head, Nodes}} = F) ->
+    case lists:member(Node, Nodes) of
+        true -> F;
+        false -> missing(Node, Nodes, F)
+    end;
+missing(Node, F) -> missing(Node, [], F).
+
+missing(Node, Nodes, #feed{head = Head, members = Members, stats = Stats} = F) ->
+    atomics:add(Stats, ?S_BREAKS, map_size(Members)),
+    maps:foreach(fun(Sub, #member{pid = Pid}) -> Pid ! {gap, Sub, {node, Node, Head}} end, Members),
+    F#feed{told = {Head, [Node | Nodes]}}.
 
 %% @doc A new subscription: it gets what comes from now on.
 -spec join(sub(), #member{}, feed()) -> feed().

@@ -21,6 +21,9 @@
                %% The number with which this node has told others of the filter: see
                %% erlane_fanout_remote.
                joined = none :: none | pos_integer(),
+               %% Behind which number subscribers were told last that messages of these nodes may
+               %% be missing.
+               told = none :: none | {non_neg_integer(), [node()]},
                %% Number of the last message; `recent' has those after `low', newest first.
                head :: non_neg_integer(), low :: non_neg_integer(),
                recent = [] :: [{Bytes :: non_neg_integer(), Message :: term()}],

@@ -21,8 +21,9 @@
 
 -type seen() :: none | {Milliseconds :: integer(), Bytes :: pos_integer()}.
 -type entry() :: {pub, since(), [erlane_fanout_topic:filter()], pos_integer(), term()}.
-%% Of a publisher here its era, of another node the last number that it knew of this one.
--type since() :: erlane_fanout_match:era() | {remote, pos_integer()}.
+%% Of a publisher here its era; of another node the last number that it knew of this one, and the
+%% era of the intake.
+-type since() :: erlane_fanout_match:era() | {remote, pos_integer(), erlane_fanout_match:era()}.
 
 %% @doc What a message counts: the size of a binary, the external size of another term, and 32.
 -spec size(term()) -> pos_integer().

@@ -11,7 +11,7 @@
 -type info() ::
         #{Lane :: pos_integer() =>
               #{inbox | subscriptions | feeds | messages | deliveries | delivered | turns | wakes
-                | slow | lost | replaced | disconnected | blocked_us | refused
+                | slow | lost | replaced | disconnected | blocked_us | refused | breaks
                 => non_neg_integer()}}.
 
 %% @doc See {@link erlane_fanout:info/0}.
@@ -29,4 +29,4 @@ cells() ->
     [{subscriptions, ?S_SUBS}, {feeds, ?S_FEEDS}, {messages, ?S_MESSAGES},
      {deliveries, ?S_DELIVERIES}, {delivered, ?S_DELIVERED}, {turns, ?S_TURNS},
      {wakes, ?S_WAKES}, {slow, ?S_SLOW}, {lost, ?S_LOST}, {replaced, ?S_REPLACED},
-     {disconnected, ?S_DISCONNECTED}, {blocked_us, ?S_BLOCKED_US}, {refused, ?S_REFUSED}].
+     {disconnected, ?S_DISCONNECTED}, {blocked_us, ?S_BLOCKED_US}, {refused, ?S_REFUSED}, {breaks, ?S_BREAKS}].

@@ -6,14 +6,17 @@
 %% How many were dropped the lane's subscribers are told. The count waits here until the lane has
 %% room, or until there is room for the next message, which it goes before: so it has its place
 %% in the order of this intake, and a lane that is full gets no mail about that.
+%%
+%% Where something of a node may be missing ({@link erlane_fanout_link}) it tells all lanes before
+%% it hands on what comes behind that.
 -module(erlane_fanout_intake).
 
--export([start_link/1, children/0, name/1, entry/3]).
+-export([start_link/1, children/0, names/0, name/1, entry/4, link/1, lost/1]).
 
 -include("erlane_fanout.hrl").
 
 %% The language; what is of another one is left alone.
--define(VERSION, 2).
+-define(VERSION, 3).
 -define(NAMES, {erlane_fanout_intake_1, erlane_fanout_intake_2, erlane_fanout_intake_3,
                 erlane_fanout_intake_4}).
 
@@ -22,6 +25,7 @@
 -type counts() :: #{{erlane_fanout_topic:filter(), erlane_fanout_inbox:since()} => pos_integer()}.
 -type full() :: #{LaneNumber :: pos_integer() => #full{}}.
 
+-record(intake, {full = #{} :: full(), links :: erlane_fanout_link:links()}).
 
 %% @doc Children for the supervisor.
 -spec children() -> [supervisor:child_spec()].
@@ -36,30 +40,72 @@ start_link(Name) ->
 -spec name(pid()) -> atom().
 name(Pid) -> element(1 + erlang:phash2(Pid, tuple_size(?NAMES)), ?NAMES).
 
-%% @doc What goes there, to a node that is known by this number.
--spec entry(pos_integer(), term(), term()) -> tuple().
-entry(Number, Topics, Message) -> {erlane_fanout, ?VERSION, Number, Topics, Message}.
+%% @doc All of them.
+-spec names() -> [atom()].
+names() -> tuple_to_list(?NAMES).
+
+%% @doc What goes there, by this link to a node that is known by this number.
+-spec entry(erlane_fanout_link:link(), pos_integer(), term(), term()) -> tuple().
+entry(Link, Number, Topics, Message) -> {erlane_fanout, ?VERSION, Link, Number, Topics, Message}.
+
+%% @doc From now on what goes there has this link.
+-spec link(erlane_fanout_link:link()) -> tuple().
+link(Link) -> {erlane_fanout, ?VERSION, Link}.
+
+%% @doc Something that had this link, or an earlier one, was lost on the way.
+-spec lost(erlane_fanout_link:link()) -> tuple().
+lost(Link) -> {erlane_fanout, ?VERSION, lost, Link}.
 
 init(Name) ->
     true = register(Name, self()),
+    ok = net_kernel:monitor_nodes(true),
     proc_lib:init_ack({ok, self()}),
-    loop(#{}).
+    {Nodes, Links} = erlane_fanout_link:after_crash(erlane_fanout_link:load(Name)),
+    lists:foreach(fun missing/1, Nodes),
+    loop(#intake{links = Links}).
 
--spec loop(full()) -> no_return().
-loop(Full) ->
+-spec loop(#intake{}) -> no_return().
+loop(#intake{full = Full, links = Links} = S) ->
     receive
-        {erlane_fanout, ?VERSION, Number, Topics, Message} when is_integer(Number) ->
-            Lanes = erlane_fanout_lanes:get(),
-            loop(lists:foldl(fun(Entry, Acc) -> hand(Entry, Lanes, Acc) end, Full,
-                             entries(Number, Topics, Message, Lanes)));
+        {erlane_fanout, ?VERSION, {Member, N} = Link, Number, Topics, Message}
+          when is_pid(Member), is_integer(N), is_integer(Number) ->
+            loop(entry(erlane_fanout_link:came(Link, Links), Number, Topics, Message, Member, S));
+        {erlane_fanout, ?VERSION, {Member, N} = Link} when is_pid(Member), is_integer(N) ->
+            loop(seen(erlane_fanout_link:came(Link, Links), node(Member), S));
+        {erlane_fanout, ?VERSION, lost, {Member, N}} when is_pid(Member), is_integer(N) ->
+            Node = node(Member),
+            loop(seen({erlane_fanout_link:known(Node, Links), Links}, Node, S));
+        {nodedown, Node} when is_atom(Node) ->
+            loop(seen(erlane_fanout_link:down(Node, Links), Node, S));
+        {erlane_router, stream, Node, Lane} when is_atom(Node), is_integer(Lane) ->
+            loop(seen(erlane_fanout_link:stream(Node, Lane, Links), Node, S));
         {Ref, go} when is_reference(Ref) ->
-            loop(maps:fold(fun(I, F, Acc) -> room(Ref, I, F, Acc) end, #{}, Full));
+            loop(S#intake{full = maps:fold(fun(I, F, Acc) -> room(Ref, I, F, Acc) end, #{}, Full)});
         {'DOWN', Ref, process, _, _} ->
             %% Its subscribers are told of a crash.
-            loop(maps:filter(fun(_, F) -> F#full.ref =/= Ref end, Full));
+            loop(S#intake{full = maps:filter(fun(_, F) -> F#full.ref =/= Ref end, Full)});
         _ ->
-            loop(Full)
+            loop(S)
     end.
+
+entry({drop, Links}, _, _, _, _, S) ->
+    S#intake{links = Links};
+entry(Came, Number, Topics, Message, Member, S0) ->
+    #intake{full = Full} = S = seen(Came, node(Member), S0),
+    Lanes = erlane_fanout_lanes:get(),
+    S#intake{full = lists:foldl(fun(Entry, Acc) -> hand(Entry, Lanes, Acc) end, Full,
+                                entries(Number, Topics, Message, Lanes))}.
+
+seen({gap, Links}, Node, S) ->
+    missing(Node),
+    S#intake{links = Links};
+seen({_, Links}, _, S) ->
+    S#intake{links = Links}.
+
+%% Not many, so a lane that is full gets these.
+missing(Node) ->
+    #lanes{pids = Pids} = erlane_fanout_lanes:get(),
+    lists:foreach(fun(Lane) -> Lane ! {missing, Node} end, tuple_to_list(Pids)).
 
 %% Other nodes may send anything.
 entries(Number, Topics, Message, Lanes) ->

@@ -185,6 +185,8 @@ handle({refused, Counts}, #lane{feeds = Feeds} = L) ->
                          end
                  end, Counts),
     L;
+handle({missing, Node}, #lane{feeds = Feeds} = L) ->
+    L#lane{feeds = maps:map(fun(_, Feed) -> erlane_fanout_feed:missing(Node, Feed) end, Feeds)};
 handle({joined, Filter, Number, Era}, #lane{feeds = Feeds} = L) ->
     case Feeds of
         #{Filter := #feed{since = Since} = Feed} when Since =< Era ->
@@ -240,7 +242,8 @@ note(Filter, _, Feed, #lane{feeds = Feeds, active = Active} = L) ->
 
 %% If its last subscription left after the publisher looked it up, or after the other node heard of
 %% it, who came since must not get it.
-wants({remote, Number}, #feed{joined = Joined}) -> is_integer(Joined) andalso Joined =< Number;
+wants({remote, Number, Era}, #feed{joined = Joined, since = Since}) ->
+    is_integer(Joined) andalso Joined =< Number andalso Since =< Era;
 wants(Era, #feed{since = Since}) -> Since =< Era.
 
 enter(Sub, Filter, Pid, Opts, #lane{feeds = Feeds} = L) ->

@@ -10,7 +10,7 @@
 %% went and before its own is there, and a publisher reads the era before it looks up.
 -module(erlane_fanout_match).
 
--export([tables/0, new/0, era/1, routes/2, add/3, remove/3, clear/2, count/3, counted/2,
+-export([tables/0, new/0, era/1, reports/1, reports/2, routes/2, add/3, remove/3, clear/2, count/3, counted/2,
          blocked/3, remote/3]).
 
 -include("erlane_fanout.hrl").
@@ -18,15 +18,17 @@
 -type route() :: {erlane_fanout_topic:filter(), Lanes :: non_neg_integer(),
                   Blocked :: non_neg_integer(),
                   Remote :: [member()]}.
--type member() :: {node(), Number :: pos_integer()}.
+-type member() :: {node(), Number :: pos_integer(), erlane_fanout_link:link()}.
 -type era() :: non_neg_integer().
 -export_type([route/0, member/0, era/0]).
 
-%% What all share: how many wildcard filters there are, lanes and other nodes apart, and the era.
-%% Every publish reads both: in the middle of their array, where nothing that is written often
+%% What all share: how many wildcard filters there are, lanes and other nodes apart, the era, and
+%% whether the router tells erlane_fanout_remote what it has lost.
+%% Every publish reads these: in the middle of their array, where nothing that is written often
 %% shares their cache line.
 -define(W_FILTERS, 8).
 -define(W_ERA, 9).
+-define(W_REPORTS, 10).
 -define(WORDS, 16).
 
 %% @doc Makes the tables; the caller owns them.
@@ -39,6 +41,7 @@ tables() ->
     ?SUBS = ets:new(?SUBS, [{keypos, #row.sub} | Opts]),
     ?RING = ets:new(?RING, Opts),
     ?RETAIN = ets:new(?RETAIN, Opts),
+    ?LINKS = ets:new(?LINKS, Opts),
     ok.
 
 %% @doc The memory that {@link era/1} and {@link routes/2} read.
@@ -48,6 +51,15 @@ new() -> atomics:new(?WORDS, []).
 %% @doc The era of what is looked up after this.
 -spec era(atomics:atomics_ref()) -> era().
 era(Wild) -> atomics:get(Wild, ?W_ERA).
+
+%% @doc Does the router tell erlane_fanout_remote what it has lost?
+-spec reports(atomics:atomics_ref()) -> boolean().
+reports(Wild) -> atomics:get(Wild, ?W_REPORTS) =:= 1.
+
+%% @doc It does, or not any more.
+-spec reports(boolean(), atomics:atomics_ref()) -> ok.
+reports(Reports, Wild) ->
+    atomics:put(Wild, ?W_REPORTS, case Reports of true -> 1; false -> 0 end).
 
 %% @doc Who gets what is published to a topic. `Wild': whether there are wildcard filters.
 -spec routes(erlane_fanout_topic:topic(), atomics:atomics_ref()) -> [route()].

@@ -52,4 +52,5 @@ all() ->
      {counter, replaced, <<"Of these, by a later one of their key">>},
      {counter, disconnected, <<"Subscriptions ended for being slow or closed">>},
      {counter, blocked_us, <<"Time that publishers waited">>},
-     {counter, refused, <<"Messages of other nodes that a full lane had no room for">>}].
+     {counter, refused, <<"Messages of other nodes that a full lane had no room for">>},
+     {counter, breaks, <<"Notices that messages of another node may be missing">>}].

@@ -18,7 +18,7 @@ count(Topic) ->
 -spec presence(erlane_fanout_topic:filter()) -> #{node() => pos_integer()}.
 presence(Filter) ->
     Nodes = case ets:lookup(?ROUTES, Filter) of
-                [Route] -> [Node || {Node, _} <- element(?R_REMOTE, Route)];
+                [Route] -> [Node || {Node, _, _} <- element(?R_REMOTE, Route)];
                 [] -> []
             end,
     Answers = lists:zip(Nodes, erpc:multicall(Nodes, ?MODULE, here, [Filter], ?TIMEOUT)),

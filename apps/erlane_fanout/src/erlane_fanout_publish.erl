@@ -22,7 +22,7 @@ publish(Topics, Message, Opts, Scope) ->
         Routes ->
             send(Era, Routes, Message, erlane_fanout_inbox:size(Message), Lanes),
             case Scope of
-                all -> erlane_fanout_remote:send(remote(Routes), Topics, Message);
+                all -> erlane_fanout_remote:send(remote(Routes), Topics, Message, Lanes#lanes.wild);
                 local -> ok
             end
     end.
@@ -49,7 +49,7 @@ routes(Topic, #lanes{wild = Wild}) ->
 remote([{_, _, _, Nodes}]) -> Nodes;
 remote(Routes) -> last(lists:usort(lists:append([element(?R_REMOTE, R) || R <- Routes]))).
 
-last([{Node, _} | [{Node, _} | _] = Rest]) -> last(Rest);
+last([{Node, _, _} | [{Node, _, _} | _] = Rest]) -> last(Rest);
 last([Last | Rest]) -> [Last | last(Rest)];
 last([]) -> [].
 
@@ -97,9 +97,11 @@ wait({Filter, _, Bits, _}, #lanes{pids = Pids} = Lanes) ->
           [{pos_integer(), erlane_fanout_inbox:entry(), pos_integer()}].
 entries(Number, Topics, Message, Lanes) ->
     check(Topics),
+    %% Before the look-up, as for publishers here.
+    Since = {remote, Number, erlane_fanout_match:era(Lanes#lanes.wild)},
     Routes = routes(Topics, Lanes),
     Bytes = erlane_fanout_inbox:size(Message),
     each(lanes(Routes), 1, Routes,
          fun(I, Filters) ->
-                 {I, {pub, {remote, Number}, Filters, Bytes, Message}, Bytes * length(Filters)}
+                 {I, {pub, Since, Filters, Bytes, Message}, Bytes * length(Filters)}
          end).

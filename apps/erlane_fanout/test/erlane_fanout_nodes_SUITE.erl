@@ -75,7 +75,7 @@ known(Config, Topic, N) ->
 remote(Topic) ->
     Wild = element(5, persistent_term:get({erlane_fanout, lanes})),
     length(lists:usort([Node || R <- erlane_fanout_match:routes(Topic, Wild),
-                                {Node, _} <- element(4, R)])).
+                                {Node, _, _} <- element(4, R)])).
 
 %% Of each publisher in order, here and there, once.
 order(Config) ->
@@ -254,10 +254,16 @@ junk(Config) ->
         Names = [erlane_fanout_retain, erlane_fanout_remote
                  | [list_to_atom("erlane_fanout_intake_" ++ [C]) || C <- "1234"]],
         [{Name, B} ! Junk || Name <- Names,
-                             Junk <- [junk, {erlane_fanout, 2, 1, [[x] | y], m},
-                                      {erlane_fanout, 2, 1, <<"#">>, m},
-                                      {erlane_fanout, 2, x, <<"j">>, m},
-                                      {erlane_fanout, 1, <<"j">>, m},
+                             Link <- [{self(), 1}],
+                             Junk <- [junk, {erlane_fanout, 3, Link, 1, [[x] | y], m},
+                                      {erlane_fanout, 3, Link, 1, <<"#">>, m},
+                                      {erlane_fanout, 3, Link, x, <<"j">>, m},
+                                      {erlane_fanout, 3, {x, 1}, 1, <<"j">>, m},
+                                      {erlane_fanout, 3, {self(), x}, 1, <<"j">>, m},
+                                      {erlane_fanout, 3, x}, {erlane_fanout, 3, {x, x}},
+                                      {erlane_fanout, 3, lost, x}, {erlane_fanout, 3, lost, {x, 1}},
+                                      {nodedown, 1}, {erlane_router, stream, 1, 1},
+                                      {erlane_fanout, 2, 1, <<"j">>, m},
                                       {'$gen_cast', {rows, [x, {a, b, c, d}]}},
                                       {'$gen_cast', {changed, nothing}}]],
         ok = erlane_fanout:publish(<<"j">>, good)
