@@ -41,7 +41,8 @@ init_per_testcase(_, Config) ->
             || Filter <- [?TOPIC, <<"#">>],
                Opts <- [#{limit => 1 bsl 26}, #{mode => pull, limit => 1 bsl 26}]],
     real_os:until(fun() -> ?assertEqual([router_nodes:node(B)],
-                                        router_nodes:call(A, fan_node, others, [<<"#">>])) end, ?MS),
+                                        router_nodes:call(A, fan_node, others, [<<"#">>]))
+                  end, ?MS),
     Spec = #{topic => ?TOPIC, every => 5, pause => 5},
     Pubs = [{A, router_nodes:call(A, fan_node, publisher, [Spec])} || _ <- lists:seq(1, 8)],
     ok = goes_on(Subs, Pubs),

@@ -224,7 +224,8 @@ came(Seq, Messages, #{next := Next, sub := Sub} = S) ->
 
 %% From which number on it may have been. What was conflated is the last of each key among so many,
 %% the numbers of the gap before it and its own.
-since(_, First, #{opts := #{policy := {conflate, _}}, conflated := {From, To}}) when To + 1 =:= First ->
+since(_, First, #{opts := #{policy := {conflate, _}}, conflated := {From, To}})
+  when To + 1 =:= First ->
     From;
 since(N, _, _) -> N.
 
@@ -342,7 +343,8 @@ knows(Node) -> lists:member(Node, erlane_fanout_remote:nodes()).
 left() ->
     Tables = [T || T <- ets:all(), is_atom(T), lists:prefix("erlane_fanout", atom_to_list(T))],
     maps:from_list([{T, N} || T <- Tables, N <- [ets:info(T, size)], N > 0,
-                              not lists:member(T, [erlane_fanout, erlane_fanout_retain, erlane_fanout_links])]).
+                              not lists:member(T, [erlane_fanout, erlane_fanout_retain,
+                                                   erlane_fanout_links])]).
 
 %% The nodes that publishers here know to have subscriptions to this filter.
 -spec others(binary()) -> [node()].

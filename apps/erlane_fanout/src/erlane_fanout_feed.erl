@@ -11,8 +11,8 @@
 %% part, leaves its chunk and is treated by its policy: {@link erlane_fanout_slow}.
 -module(erlane_fanout_feed).
 
--export([new/5, note/3, refused/2, missing/2, join/3, leave/2, turn/2, resume/2, idle/1, blocked/1]).
--export([size/1, head/1, member/2, close/1]).
+-export([new/5, note/3, refused/2, missing/2, join/3, leave/2, turn/2, resume/2]).
+-export([idle/1, blocked/1, size/1, head/1, member/2, close/1]).
 
 -export_type([feed/0]).
 

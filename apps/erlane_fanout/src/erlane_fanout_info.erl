@@ -29,4 +29,5 @@ cells() ->
     [{subscriptions, ?S_SUBS}, {feeds, ?S_FEEDS}, {messages, ?S_MESSAGES},
      {deliveries, ?S_DELIVERIES}, {delivered, ?S_DELIVERED}, {turns, ?S_TURNS},
      {wakes, ?S_WAKES}, {slow, ?S_SLOW}, {lost, ?S_LOST}, {replaced, ?S_REPLACED},
-     {disconnected, ?S_DISCONNECTED}, {blocked_us, ?S_BLOCKED_US}, {refused, ?S_REFUSED}, {breaks, ?S_BREAKS}].
+     {disconnected, ?S_DISCONNECTED}, {blocked_us, ?S_BLOCKED_US}, {refused, ?S_REFUSED},
+     {breaks, ?S_BREAKS}].

@@ -24,7 +24,8 @@
 
 -include("erlane_fanout.hrl").
 
-%% The node's erlane_fanout_lanes, by which its incarnations differ, and a number that grows in each.
+%% The node's erlane_fanout_lanes, by which its incarnations differ, and a number that grows in
+%% each.
 -type link() :: {Member :: pid(), N :: integer()}.
 
 %% The state; and which lanes of the node's router have begun to send over this connection.

@@ -10,8 +10,8 @@
 %% went and before its own is there, and a publisher reads the era before it looks up.
 -module(erlane_fanout_match).
 
--export([tables/0, new/0, era/1, reports/1, reports/2, routes/2, add/3, remove/3, clear/2, count/3, counted/2,
-         blocked/3, remote/3]).
+-export([tables/0, new/0, era/1, reports/1, reports/2, routes/2, add/3, remove/3, clear/2, count/3,
+         counted/2, blocked/3, remote/3]).
 
 -include("erlane_fanout.hrl").
 

@@ -120,8 +120,8 @@ handle_info({Monitor, leave, Group, Pids}, #state{monitor = Monitor} = State) ->
     {noreply, leave(Group, Pids, State)};
 handle_info({timeout, Timer, {leave, Filter}}, State) ->
     {noreply, lingered(Filter, Timer, State)};
-handle_info({erlane_router, down, Node, #{dropped := Dropped, unconfirmed := Unconfirmed}}, State) ->
-    _ = Dropped + Unconfirmed > 0 andalso lost([Node], State),
+handle_info({erlane_router, down, Node, #{dropped := N, unconfirmed := M}}, State) ->
+    _ = N + M > 0 andalso lost([Node], State),
     {noreply, State};
 handle_info({erlane_router, dropped, Node, _}, State) ->
     ok = lost([Node], State),

@@ -460,7 +460,8 @@ small_inbox() ->
 %% As the caller on another node that knows of all subscriptions there are here.
 from_afar(Topic, Message) ->
     _ = sys:get_state(erlane_fanout_remote),
-    erlane_fanout_intake:name(self()) ! erlane_fanout_intake:entry({self(), 1}, 1 bsl 58, Topic, Message).
+    Entry = erlane_fanout_intake:entry({self(), 1}, 1 bsl 58, Topic, Message),
+    erlane_fanout_intake:name(self()) ! Entry.
 
 %% The next so many, messages or notices, that a subscription gets, each where it belongs.
 told(Sub, N) -> [What || {_, _, What} <- lists:sort(placed(Sub, N))].

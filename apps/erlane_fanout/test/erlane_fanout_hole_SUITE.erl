@@ -16,7 +16,8 @@
 -define(CRASHES, 50).
 -define(MS, 10000).
 
-all() -> [older, overtaken, relieved, crash_and_messages, late_done, done_after_crash, idle_at_crash].
+all() ->
+    [older, overtaken, relieved, crash_and_messages, late_done, done_after_crash, idle_at_crash].
 
 %% All subscriptions in one lane.
 init_per_testcase(_, Config) ->
