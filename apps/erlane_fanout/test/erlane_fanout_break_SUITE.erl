@@ -167,8 +167,9 @@ remote(Config) ->
          at(N, Config, fun() ->
              Before = whereis(erlane_fanout_remote),
              exit(Before, kill),
-             until(fun() -> true = is_pid(New = whereis(erlane_fanout_remote)),
-                            true = New =/= Before
+             until(fun() ->
+                       New = whereis(erlane_fanout_remote),
+                       true = is_pid(New) andalso New =/= Before
                    end)
          end),
          ok = connect(Config),
