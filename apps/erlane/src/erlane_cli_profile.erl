@@ -29,7 +29,7 @@ help() ->
      "                     schedulers: threads of the VM, run queues, locks, what stands out\n"
      "  --functions LIST   for time, memory, trace, latency: modules, or MODULE:FUNCTION/ARITY,\n"
      "                     with commas; _ is all modules, for trace with --force\n"
-     "  --with LIST        for trace: spawns, messages, gc, with commas\n"
+     "  --with LIST        for trace: spawns, messages, gc, ports, with commas\n"
      "  --tracer WHICH     for trace: native, port, or auto, what the node has (auto)\n"
      "  --procs LIST       these processes only, by registered name, with commas\n"
      "  --events N         end after so many samples, or calls (1000000, counted ones 1000000000)\n"

@@ -8,7 +8,7 @@
 #include "erlane_ring.h"
 
 /* Of what trace_read gives out; the agent on the other side of the door asks for it. */
-enum { FORMAT = 1 };
+enum { FORMAT = 2 };
 enum { PIECE = READ_EVENTS * EVENT_BYTES + 3 * NAME_BYTES };
 
 #define NIF(name) static ERL_NIF_TERM name(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
@@ -16,29 +16,41 @@ enum { PIECE = READ_EVENTS * EVENT_BYTES + 3 * NAME_BYTES };
 
 static ErlNifResourceType *trace_type;
 
-static struct { ERL_NIF_TERM ok, trace, remove, trace_status, match_spec_result, extra, busy; } am;
-
-/* The kinds of events by their tag; what is in none of these is K_OTHER. */
 static struct {
+    ERL_NIF_TERM ok, trace, remove, trace_status, match_spec_result, extra, busy, port;
+} am;
+
+/* The kinds of events by their tag, and those of ports; what is in none of these is another one. */
+typedef struct {
     const char *name;
     enum kind kind;
     ERL_NIF_TERM tag;
-} kinds[] = {{"call", K_CALL, 0},
-             {"return_to", K_RETURN_TO, 0},
-             {"in", K_IN, 0},
-             {"out", K_OUT, 0},
-             {"receive", K_RECEIVED, 0},
-             {"send", K_SENT, 0},
-             {"gc_minor_start", K_GC_BEGINS, 0},
-             {"gc_minor_end", K_GC_ENDS, 0},
-             {"gc_major_start", K_GC_BEGINS, 0},
-             {"gc_major_end", K_GC_ENDS, 0},
-             {"spawned", K_SPAWNED, 0},
-             {"in_exiting", K_IN, 0},
-             {"out_exiting", K_OUT, 0},
-             {"out_exited", K_EXITED, 0}};
+} tag_t;
 
-enum { KINDS = sizeof kinds / sizeof kinds[0] };
+static tag_t kinds[] = {{"call", K_CALL, 0},
+                        {"return_to", K_RETURN_TO, 0},
+                        {"in", K_IN, 0},
+                        {"out", K_OUT, 0},
+                        {"receive", K_RECEIVED, 0},
+                        {"send", K_SENT, 0},
+                        {"gc_minor_start", K_GC_BEGINS, 0},
+                        {"gc_minor_end", K_GC_ENDS, 0},
+                        {"gc_major_start", K_GC_BEGINS, 0},
+                        {"gc_major_end", K_GC_ENDS, 0},
+                        {"spawned", K_SPAWNED, 0},
+                        {"in_exiting", K_IN, 0},
+                        {"out_exiting", K_OUT, 0},
+                        {"out_exited", K_EXITED, 0}};
+
+static tag_t port_kinds[] = {{"in", K_TASK_BEGINS, 0},
+                             {"out", K_TASK_ENDS, 0},
+                             {"open", K_OPENED, 0},
+                             {"closed", K_CLOSED, 0}};
+
+enum {
+    KINDS = sizeof kinds / sizeof kinds[0],
+    PORT_KINDS = sizeof port_kinds / sizeof port_kinds[0]
+};
 
 static bool get_trace(ErlNifEnv *env, ERL_NIF_TERM term, trace_t **t) {
     return enif_get_resource(env, term, trace_type, (void **)t);
@@ -56,11 +68,11 @@ NIF(n_enabled) {
     return get_trace(env, argv[1], &t) && !atomic_load(&t->closed) ? am.trace : am.remove;
 }
 
-static enum kind kind_of(ERL_NIF_TERM tag) {
-    for (int i = 0; i < KINDS; i++)
-        if (kinds[i].tag == tag)
-            return kinds[i].kind;
-    return K_OTHER;
+static enum kind kind_of(const tag_t *tags, int n, ERL_NIF_TERM tag, enum kind other) {
+    for (int i = 0; i < n; i++)
+        if (tags[i].tag == tag)
+            return tags[i].kind;
+    return other;
 }
 
 static bool pack(ERL_NIF_TERM m, ERL_NIF_TERM f, int a, fun_t *fun) {
@@ -93,6 +105,13 @@ static bool get_begun(ErlNifEnv *env, ERL_NIF_TERM options, fun_t *fun) {
     return pack(e[0], e[1], (int)a, fun);
 }
 
+/* A task of a port, or what it was opened with, as a function of a module that nobody has. No atom
+ * is none: the VM does not tell the tasks of the port's own queue. */
+static bool get_word(ErlNifEnv *env, ERL_NIF_TERM term, fun_t *fun) {
+    memset(fun, 0, sizeof *fun);
+    return !enif_is_atom(env, term) || pack(am.port, term, 0, fun);
+}
+
 static uint64_t get_who(ErlNifEnv *env, ERL_NIF_TERM term) {
     ErlNifPid pid;
     ErlNifPort port;
@@ -101,15 +120,40 @@ static uint64_t get_who(ErlNifEnv *env, ERL_NIF_TERM term) {
     return enif_get_local_port(env, term, &port) ? port.port_id : 0;
 }
 
+static const fun_t no_fun;
+
+static void keep(trace_t *t, bool fits, enum kind kind, uint64_t who, fun_t f, fun_t caller) {
+    if (fits && who)
+        trace_put(t, kind, who, f, caller);
+    else
+        trace_drop(t);
+}
+
+static void port_event(ErlNifEnv *env, trace_t *t, const ERL_NIF_TERM argv[], ErlNifPort port) {
+    enum kind kind = kind_of(port_kinds, PORT_KINDS, argv[0], K_PORT_OTHER);
+    ERL_NIF_TERM name;
+    fun_t f = no_fun;
+    bool fits = true;
+    if (kind == K_TASK_BEGINS || kind == K_TASK_ENDS)
+        fits = get_word(env, argv[3], &f);
+    else if (kind == K_OPENED && enif_get_map_value(env, argv[4], am.extra, &name))
+        fits = get_word(env, name, &f);
+    keep(t, fits, kind, port.port_id, f, no_fun);
+}
+
 NIF(n_trace) {
-    static const fun_t none;
     trace_t *t;
-    fun_t f = none, caller = none;
+    fun_t f = no_fun, caller = no_fun;
     ERL_NIF_TERM returns;
+    ErlNifPort port;
     bool fits = true;
     if (!get_trace(env, argv[1], &t))
         return am.ok;
-    enum kind kind = kind_of(argv[0]);
+    if (enif_get_local_port(env, argv[2], &port)) {
+        port_event(env, t, argv, port);
+        return am.ok;
+    }
+    enum kind kind = kind_of(kinds, KINDS, argv[0], K_OTHER);
     switch (kind) {
     case K_CALL:
         fits = get_fun(env, argv[3], &f) && f.m;
@@ -129,11 +173,7 @@ NIF(n_trace) {
     default:
         break;
     }
-    uint64_t who = get_who(env, argv[2]);
-    if (fits && who)
-        trace_put(t, kind, who, f, caller);
-    else
-        trace_drop(t);
+    keep(t, fits, kind, get_who(env, argv[2]), f, caller);
     return am.ok;
 }
 
@@ -248,8 +288,11 @@ static int load(ErlNifEnv *env, void **priv, ERL_NIF_TERM info) {
     am.match_spec_result = enif_make_atom(env, "match_spec_result");
     am.extra = enif_make_atom(env, "extra");
     am.busy = enif_make_atom(env, "busy");
+    am.port = enif_make_atom(env, "[port]");
     for (int i = 0; i < KINDS; i++)
         kinds[i].tag = enif_make_atom(env, kinds[i].name);
+    for (int i = 0; i < PORT_KINDS; i++)
+        port_kinds[i].tag = enif_make_atom(env, port_kinds[i].name);
     return trace_type ? 0 : -1;
 }
 

@@ -52,7 +52,13 @@ enum kind {
     K_GC_ENDS,
     K_SENT,
     K_RECEIVED,
-    K_OTHER
+    K_OTHER,
+    /* Of a port. */
+    K_TASK_BEGINS,
+    K_TASK_ENDS,
+    K_OPENED,
+    K_CLOSED,
+    K_PORT_OTHER
 };
 
 /* A function: two atoms and an arity; no module is none. */

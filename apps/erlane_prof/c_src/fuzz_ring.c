@@ -9,6 +9,7 @@
 #include "erlane_ring.h"
 
 enum { THREADS = 3, MOST = 1 << 12, CAP = 3 * NAME_BYTES + 64 * EVENT_BYTES };
+enum { KINDS = K_PORT_OTHER - K_CALL + 1 };
 
 static struct {
     record_t want[MOST]; /* what was put in, in order; who is its number */
@@ -70,7 +71,7 @@ static void put_one(uint8_t b) {
     if (s.put + 1 >= MOST)
         return;
     record_t *e = &s.want[++s.put];
-    *e = (record_t){.kind = (uint8_t)(K_CALL + b % 12), .m = b % 5, .f = b % 7, .a = b};
+    *e = (record_t){.kind = (uint8_t)(K_CALL + b % KINDS), .m = b % 5, .f = b % 7, .a = b};
     if (b & 1)
         e->cm = 1 + b % 3, e->cf = b % 2, e->ca = b;
     if (!e->m)

@@ -99,11 +99,12 @@ format_error(Reason) ->
 %% `progress' is called twice a second with what there is, and may answer `stop'.
 %%
 %% In mode `trace' `functions' may be `['_']', all that are loaded, if `force' is true; `with' adds
-%% `spawns', `messages' or `gc'; and `progress' is also told how much of the trace is `read', of how
-%% many `bytes'. `tracer' is what the trace goes through: native code where the node has it
-%% (`auto'), `native' or not at all, or the VM's file port (`port'), for which an event counts as
-%% 100 bytes of the file. `buffer' is how many bytes the native code keeps for each thread: 64 MB
-%% for all, 8 MB at most. What does not fit is dropped, and counted as `lost'.
+%% `spawns', `messages', `gc' or, beside all processes, `ports'; and `progress' is also told how
+%% much of the trace is `read', of how many `bytes'. `tracer' is what the trace goes through:
+%% native code where the node has it (`auto'), `native' or not at all, or the VM's file port
+%% (`port'), for which an event counts as 100 bytes of the file. `buffer' is how many bytes the
+%% native code keeps for each thread: 64 MB for all, 8 MB at most. What does not fit is dropped,
+%% and counted as `lost'.
 %%
 %% It ends early, with what it has, when the node's run queues are long three seconds running,
 %% when the agent has used its 64 MB, or the connection is lost; mode `trace' also when its disk is

@@ -14,7 +14,7 @@
                      for := pos_integer(),
                      events := pos_integer(), node => node(), procs => all | [pid() | atom()],
                      functions => [module() | {module(), atom() | '_', arity() | '_'}],
-                     force => boolean(), with => [spawns | messages | gc],
+                     force => boolean(), with => [spawns | messages | gc | ports],
                      tracer => auto | native | port, buffer => pos_integer(),
                      hz => 1..1000, depth => 8..64,
                      progress => fun((progress()) -> continue | stop), ship => beam | forms}.
@@ -70,7 +70,15 @@ check([{Key, Value} | Options], All) ->
     end;
 check([], #{mode := Mode, functions := []}) when Mode =/= sample, Mode =/= perf ->
     {error, {option, functions, "must name modules or functions for this mode"}};
-check([], #{mode := Mode, functions := Functions, force := Force} = All) ->
+check([], #{procs := Procs, with := With} = All) when Procs =/= all ->
+    case lists:member(ports, With) of
+        true -> {error, {option, with, "has ports, which are followed beside all processes only"}};
+        false -> check_functions(All)
+    end;
+check([], All) ->
+    check_functions(All).
+
+check_functions(#{mode := Mode, functions := Functions, force := Force} = All) ->
     case lists:member('_', Functions) of
         true when Mode =/= trace ->
             {error, {option, functions, "must name modules or functions for this mode"}};
@@ -98,7 +106,8 @@ option(depth, N) ->
 option(procs, all) ->
     true;
 option(procs, Procs) ->
-    is_list(Procs) andalso Procs =/= []
+    Procs =:= all
+        orelse is_list(Procs) andalso Procs =/= []
         andalso lists:all(fun(P) -> is_pid(P) orelse is_atom(P) end, Procs)
         orelse "must be `all' or a list of pids and registered names";
 option(functions, Functions) ->
@@ -107,8 +116,8 @@ option(functions, Functions) ->
 option(force, Force) ->
     is_boolean(Force) orelse "must be true or false";
 option(with, With) ->
-    is_list(With) andalso With -- [spawns, messages, gc] =:= []
-        orelse "must be a list of spawns, messages and gc, each once at most";
+    is_list(With) andalso With -- [spawns, messages, gc, ports] =:= []
+        orelse "must be a list of spawns, messages, gc and ports, each once at most";
 option(tracer, Tracer) ->
     lists:member(Tracer, [auto, native, port]) orelse "must be auto, native or port";
 option(buffer, Bytes) ->
@@ -316,6 +325,9 @@ ended(time, _) -> [];
 ended(unloaded, Stats) ->
     [f("ended early, after ~.1f s: the node unloaded the tracer", [seconds(Stats)])];
 ended(events, #{events := N}) -> [f("ended at its limit of ~b events", [N])];
+ended(atoms, Stats) ->
+    [f("ended early, after ~.1f s: the node has few atoms left, and makes one of each command that "
+       "a port is opened with", [seconds(Stats)])];
 ended({grown, Bytes}, Stats) ->
     [f("ended early, after ~.1f s: the node's memory grew by ~b MB",
        [seconds(Stats), Bytes bsr 20])];

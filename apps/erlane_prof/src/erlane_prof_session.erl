@@ -8,6 +8,7 @@
 
 -export([release/0, functions/1, procs/1, file/1, text/2]).
 -export([create/2, process/4, function/4, info/3, others/0, stop/3, clear/4]).
+-export([ports/3, no_ports/2, ports_traced/0]).
 
 -export_type([session/0, pattern/0]).
 
@@ -101,9 +102,44 @@ process(Session, all, On, Flags) ->
 process(Session, Pids, On, Flags) ->
     lists:foreach(fun(Pid) -> 1 = flags(Session, Pid, On, Flags) end, Pids).
 
+%% Before OTP 27 `all' are ports, too.
+flags(none, all, On, Flags) -> erlang:trace(processes, On, Flags);
 flags(none, What, On, Flags) -> erlang:trace(What, On, Flags);
 flags(Session, What, On, Flags) ->
     trace(process, [Session, What, On, [F || F <- Flags, is_atom(F)]]).
+
+%% @doc Sets flags of the ports that there are, but for some, and of those to come. The port of a
+%% trace must never be in it: what it does for an event would be events again.
+-spec ports(session(), Without :: [port()], list()) -> ok.
+ports(Session, Without, Flags) ->
+    _ = port_flags(Session, new, true, Flags),
+    %% One may be closed meanwhile.
+    _ = [try port_flags(Session, Port, true, Flags) catch error:badarg -> 0 end
+         || Port <- erlang:ports() -- Without],
+    ok.
+
+%% @doc Sets back flags of all ports.
+-spec no_ports(session(), [atom()]) -> ok.
+no_ports(Session, Flags) ->
+    _ = port_flags(Session, all, false, Flags),
+    ok.
+
+port_flags(none, new, On, Flags) -> erlang:trace(new_ports, On, Flags);
+port_flags(none, all, On, Flags) -> erlang:trace(ports, On, Flags);
+port_flags(none, Port, On, Flags) -> erlang:trace(Port, On, Flags);
+port_flags(Session, What, On, Flags) ->
+    trace(port, [Session, What, On, [F || F <- Flags, is_atom(F)]]).
+
+%% @doc Is there somebody whose tracing of ports would be in the way? Not where there are sessions.
+-spec ports_traced() -> boolean().
+ports_traced() ->
+    release() < 27 andalso
+        lists:any(fun(What) ->
+                          case erlang:trace_info(What, flags) of
+                              {flags, [_ | _]} -> true;
+                              _ -> false
+                          end
+                  end, [new_ports | erlang:ports()]).
 
 %% @doc Sets a breakpoint, as trace:function/4 does.
 -spec function(session(), {module(), atom(), arity() | '_'}, boolean() | list(), [atom()]) ->

@@ -17,6 +17,10 @@
 %% A call says where it returns to, if tail calls could not be told without that.
 -define(MATCH, [{'_', [], [{message, {caller}}]}]).
 -define(FLAGS, [call, return_to, arity, running, exiting, monotonic_timestamp]).
+%% Not all ports are there to their end, so it is told when they are opened and closed.
+-define(PORT_FLAGS, [running_ports, ports, monotonic_timestamp]).
+%% With those the VM makes an atom of each command that a port is opened with.
+-define(ATOMS, 100000).
 %% Pieces, and how many are under way.
 -define(PIECE, 262144).
 -define(CREDIT, 8).
@@ -25,8 +29,10 @@
 -define(DELIVERED_MS, 2000).
 
 %% `back' is the module that brings events to the file, `handle' what it has for that.
-%% `top' are the functions of which it is not asked where they return to.
--record(trace, {back, handle, session, file, dir, procs, flags, patterns, top, guard}).
+%% `top' are the functions of which it is not asked where they return to. `ports' are those that
+%% were there before, if ports are followed.
+-record(trace, {back, handle, session, file, dir, procs, flags, patterns, top, guard,
+                port_flags = [], ports = #{}}).
 
 %% @doc Opens the file and switches tracing on. The text says why not.
 -spec prepare(erlane_prof_agent:options()) ->
@@ -35,13 +41,16 @@ prepare(#{functions := Wanted, worker := Worker} = Options) ->
     try
         {Patterns, Functions} = erlane_prof_session:functions(Wanted),
         Procs = erlane_prof_session:procs(maps:get(procs, Options, all)),
+        With = maps:get(with, Options, []),
         Back = back(maps:get(tracer, Options, auto)),
+        Flags = flags(With),
+        PortFlags = port_flags(lists:member(ports, With)),
         Top = erlane_prof_trace_object:called_from_top(Patterns),
         Dir = directory(),
         Trace0 = #trace{back = Back, file = filename:join(Dir, "trace"), dir = Dir, procs = Procs,
-                        patterns = Patterns, guard = self(), top = Top,
-                        flags = flags(maps:get(with, Options, []))},
-        Trace = session(opened(Trace0, Options), Functions),
+                        patterns = Patterns, guard = self(), top = Top, flags = Flags,
+                        port_flags = PortFlags},
+        Trace = with_ports(session(opened(Trace0, Options), Functions)),
         try
             switch_on(Trace, Worker),
             {ok, [{undo, ?MODULE, Trace}], Trace}
@@ -72,8 +81,24 @@ flags(With) ->
     ?FLAGS ++ lists:append([case What of
                                 spawns -> [procs];
                                 messages -> [send, 'receive'];
-                                gc -> [garbage_collection]
+                                gc -> [garbage_collection];
+                                ports -> []
                             end || What <- With]).
+
+port_flags(false) -> [];
+port_flags(true) ->
+    erlane_prof_session:ports_traced()
+        andalso throw("somebody traces ports, which OTP 27 and newer would allow"),
+    few_atoms() andalso throw("it has few atoms left, of which the VM makes some for its ports"),
+    ?PORT_FLAGS.
+
+few_atoms() ->
+    erlang:system_info(atom_limit) - erlang:system_info(atom_count) < ?ATOMS.
+
+%% Who asks a port later is seen in its trace.
+with_ports(#trace{port_flags = []} = Trace) -> Trace;
+with_ports(#trace{back = Back, handle = Handle} = Trace) ->
+    Trace#trace{ports = erlane_prof_trace_names:ports(Back:ports(Handle))}.
 
 opened(#trace{back = Back, file = File, dir = Dir} = Trace, Options) ->
     try
@@ -95,7 +120,7 @@ session(#trace{back = Back, handle = Handle, file = File, dir = Dir} = Trace, Fu
     end.
 
 switch_on(#trace{back = Back, handle = Handle, session = Session, procs = Procs, flags = Flags,
-                 patterns = Patterns, top = Top}, Worker) ->
+                 patterns = Patterns, top = Top, port_flags = PortFlags}, Worker) ->
     _ = [erlane_prof_session:function(Session, Pattern, ?MATCH, [local]) || Pattern <- Patterns],
     _ = [erlane_prof_session:function(Session, Function, true, [local]) || {Function, _} <- Top],
     Tracer = case Back:tracer(Handle) of
@@ -106,6 +131,8 @@ switch_on(#trace{back = Back, handle = Handle, session = Session, procs = Procs,
     %% What we do is not what the node does.
     _ = [erlane_prof_session:process(Session, [Own], false, Flags)
          || Procs =:= all, Own <- [self(), Worker]],
+    _ = [erlane_prof_session:ports(Session, Back:ports(Handle), [Tracer | PortFlags])
+         || PortFlags =/= []],
     ok.
 
 %% @doc Switches off what was switched on, and nothing else.
@@ -115,8 +142,16 @@ undo(#trace{back = Back, handle = Handle, file = File, dir = Dir} = Trace) ->
     ok = Back:close(Handle),
     remove(File, Dir).
 
-clear(#trace{session = Session, procs = Procs, flags = Flags, patterns = Patterns}) ->
+clear(#trace{session = Session, procs = Procs, flags = Flags, patterns = Patterns} = Trace) ->
+    no_ports(Trace),
     erlane_prof_session:clear(Session, Procs, Flags, [{P, [local]} || P <- Patterns]).
+
+%% A session that was destroyed has none.
+no_ports(#trace{port_flags = []}) -> ok;
+no_ports(#trace{session = Session, port_flags = Flags}) ->
+    try erlane_prof_session:no_ports(Session, Flags)
+    catch error:badarg -> ok
+    end.
 
 remove(File, Dir) ->
     _ = file:delete(File, [raw]),
@@ -145,7 +180,7 @@ work(#trace{back = Back, handle = Handle, file = File, dir = Dir} = Trace,
     process_flag(priority, high),
     %% What was written before now is already there, so it is not before the first event.
     Began = Back:now(),
-    Own = [Back:key(Pid) || Pid <- [self(), Trace#trace.guard]],
+    Own = [Back:key(Who) || Who <- [self(), Trace#trace.guard | Back:ports(Handle)]],
     {Fd, Sink} = Back:attach(Handle, File),
     remove(File, Dir),
     Before = erlane_prof_trace_names:before(Trace#trace.procs, fun Back:key/1),
@@ -182,9 +217,14 @@ look(#{back := Back, sink := Sink, to := To, sent := Sent, open := Open} = S0) -
              ok -> S#{sent := Now, open := 1};
              _ -> S
          end,
+    #trace{port_flags = PortFlags} = maps:get(trace, S),
     case Events >= maps:get(limit, S) of
         true -> stop(events, S1);
-        false -> S1
+        false ->
+            case PortFlags =/= [] andalso few_atoms() of
+                true -> stop(atoms, S1);
+                false -> S1
+            end
     end.
 
 looked({ok, Sink}, S) -> S#{sink := Sink};
@@ -216,8 +256,9 @@ finish(#{trace := Trace, fd := Fd, back := Back, began := Began, own := Own, bef
                  gone -> gone(S);
                  Known -> Known
              end,
+    Ports = ports(Trace),
     About = #{began => Began, labels => maps:to_list(Labels), bytes => Size,
-              own => Own,
+              own => Own, ports => Ports,
               format => Back:format(), lost => maps:get(lost, Stats), top => Trace#trace.top,
               ended => case Whole of
                            true -> Ended;
@@ -229,9 +270,18 @@ finish(#{trace := Trace, fd := Fd, back := Back, began := Began, own := Own, bef
     questions(S),
     exit({done, time, Stats}).
 
+%% Those that were there before, and those that were opened since and still are: one may have been
+%% registered.
+ports(#trace{port_flags = []}) -> [];
+ports(#trace{back = Back, handle = Handle, ports = Before}) ->
+    Now = erlane_prof_trace_names:ports(Back:ports(Handle)),
+    [{Back:key(Port), {Registered, Opened, is_map_key(Port, Before)}}
+     || {Port, {Registered, Opened}} <- maps:to_list(maps:merge(Before, Now))].
+
 %% All that was under way is in the file when the back end is closed.
 off(#{trace := Trace, back := Back, sink := Sink} = S) ->
     #trace{session = Session, procs = Procs, flags = Flags, handle = Handle} = Trace,
+    no_ports(Trace),
     Ref = erlane_prof_session:stop(Session, Procs, Flags),
     receive {trace_delivered, _, Ref} -> ok
     after ?DELIVERED_MS -> ok

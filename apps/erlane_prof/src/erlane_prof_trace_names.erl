@@ -1,15 +1,16 @@
 %% SPDX-License-Identifier: Apache-2.0
-%% @doc Who the processes in a trace are. Runs on the node that is looked at, with
+%% @doc Who the processes and ports in a trace are. Runs on the node that is looked at, with
 %% erlane_prof_trace.
 -module(erlane_prof_trace_names).
 
--export([before/2, since/4]).
+-export([before/2, since/4, ports/1]).
 
--export_type([labels/0]).
+-export_type([labels/0, ports/0]).
 
--type labels() :: #{non_neg_integer() | unknown => {binary(), atom()}}.
+-type labels() :: #{erlane_prof_trace_read:who() | unknown => {binary(), atom()}}.
+-type ports() :: #{port() => {Registered :: binary() | none, Opened :: binary()}}.
 
--type key() :: fun((pid()) -> non_neg_integer() | unknown).
+-type key() :: fun((pid()) -> erlane_prof_trace_read:who() | unknown).
 
 -define(NAMES_MS, 1000).
 -define(KNOWN, 20000).
@@ -83,4 +84,43 @@ answers(Clerk, Pids, Ends, {Guard, Key} = Known, Labels) ->
     after max(0, Ends - erlang:monotonic_time(millisecond)) ->
         exit(Clerk, kill),
         receive {'EXIT', Clerk, _} -> Labels end
+    end.
+
+%% @doc The ports that there are, but for some: their registered names, and what they were opened
+%% with. A port is asked in place if it does nothing, else by a task of its queue, which may be long
+%% in coming: those that do not answer soon have no names.
+-spec ports([port()]) -> ports().
+ports(Without) ->
+    Self = self(),
+    Ports = lists:sublist(erlang:ports() -- Without, ?KNOWN),
+    {Clerk, Ref} = spawn_monitor(fun() -> _ = [Self ! {self(), P, port(P)} || P <- Ports] end),
+    ports(Clerk, Ref, erlang:monotonic_time(millisecond) + ?NAMES_MS, #{}).
+
+ports(Clerk, Ref, Ends, Known) ->
+    receive
+        {Clerk, _, gone} -> ports(Clerk, Ref, Ends, Known);
+        {Clerk, Port, Names} -> ports(Clerk, Ref, Ends, Known#{Port => Names});
+        {'DOWN', Ref, process, Clerk, _} -> Known
+    after max(0, Ends - erlang:monotonic_time(millisecond)) ->
+        exit(Clerk, kill),
+        receive {'DOWN', Ref, process, Clerk, _} -> rest(Clerk, Known) end
+    end.
+
+rest(Clerk, Known) ->
+    receive
+        {Clerk, _, gone} -> rest(Clerk, Known);
+        {Clerk, Port, Names} -> rest(Clerk, Known#{Port => Names})
+    after 0 -> Known
+    end.
+
+port(Port) ->
+    case {erlang:port_info(Port, name), erlang:port_info(Port, registered_name)} of
+        {{name, Opened}, {registered_name, Name}} -> {atom_to_binary(Name), bytes(Opened)};
+        {{name, Opened}, _} -> {none, bytes(Opened)};
+        _ -> gone
+    end.
+
+bytes(Text) ->
+    try list_to_binary(Text)
+    catch error:badarg -> unicode:characters_to_binary(Text)
     end.

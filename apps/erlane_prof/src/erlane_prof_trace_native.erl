@@ -5,13 +5,13 @@
 %% erlane_prof_trace.
 -module(erlane_prof_trace_native).
 
--export([there/0, open/2, tracer/1, close/1, format/0, now/0, key/1]).
+-export([there/0, open/2, tracer/1, ports/1, close/1, format/0, now/0, key/1]).
 -export([attach/2, look_ms/0, look/1, told/2, counts/1, rest/1]).
 
 -export_type([sink/0]).
 
 %% That of the bytes, as erlane_prof_trace_records reads them.
--define(FORMAT, 1).
+-define(FORMAT, 2).
 %% A buffer holds some tens of milliseconds of the most events that there can be.
 -define(LOOK_MS, 10).
 -define(FULL, 20).
@@ -66,12 +66,19 @@ now() ->
     catch error:_ -> unknown
     end.
 
-%% @doc A process as the file has it.
--spec key(pid()) -> non_neg_integer() | unknown.
-key(Pid) ->
-    try erlane_prof_tracer:key(Pid)
-    catch error:_ -> unknown
+%% @doc A process or a port as the file has it.
+-spec key(pid() | port()) -> erlane_prof_trace_read:who() | unknown.
+key(Who) ->
+    try erlane_prof_tracer:key(Who) of
+        Key when is_port(Who) -> {port, Key};
+        Key -> Key
+    catch
+        error:_ -> unknown
     end.
+
+%% @doc The ports that are ours.
+-spec ports(erlane_prof_tracer:trace()) -> [].
+ports(_Trace) -> [].
 
 %% @doc The worker begins to look. It reads from the descriptor when the trace is over.
 -spec attach(erlane_prof_tracer:trace(), file:name()) -> {file:fd(), sink()}.

@@ -7,7 +7,7 @@
 %% both are looked at ten times a second.
 -module(erlane_prof_trace_port).
 
--export([open/2, tracer/1, close/1, format/0, now/0, key/1]).
+-export([open/2, tracer/1, ports/1, close/1, format/0, now/0, key/1]).
 -export([attach/2, look_ms/0, look/1, told/2, counts/1, rest/1]).
 
 -export_type([sink/0]).
@@ -59,12 +59,25 @@ format() -> port.
 -spec now() -> integer().
 now() -> erlang:monotonic_time(nanosecond).
 
-%% @doc A process as the file has it.
--spec key(pid()) -> non_neg_integer().
-key(Pid) ->
+%% @doc A process or a port as the file has it.
+-spec key(pid() | port()) -> erlane_prof_trace_read:who().
+key(Pid) when is_pid(Pid) ->
     Bytes = term_to_binary(Pid),
     <<Id:32, Serial:32, _:32>> = binary:part(Bytes, byte_size(Bytes), -12),
-    Serial bsl 32 bor Id.
+    Serial bsl 32 bor Id;
+key(Port) ->
+    case term_to_binary(Port) of
+        <<131, 120, _/binary>> = Bytes ->
+            <<Id:64, _:32>> = binary:part(Bytes, byte_size(Bytes), -12),
+            {port, Id};
+        Bytes ->
+            <<Id:32, _:32>> = binary:part(Bytes, byte_size(Bytes), -8),
+            {port, Id}
+    end.
+
+%% @doc The ports that are ours.
+-spec ports(port()) -> [port()].
+ports(Port) -> [Port].
 
 %% @doc The worker begins to look. It reads from the descriptor when the trace is over.
 -spec attach(port(), file:name()) -> {file:fd(), sink()}.

@@ -10,10 +10,13 @@
 %% What the traced node tells before the first piece: see erlane_prof_trace_tree. `ended' is when
 %% the trace was switched off, `unknown' if it ended otherwise. `format' is that of the bytes: of
 %% the VM's file port or of erlane_prof_tracer, which has `lost' so many events. `top' are functions
-%% of which it was not asked where they return to, as only these call them.
+%% of which it was not asked where they return to, as only these call them. `ports' are there if
+%% they were followed.
 -type about() :: #{began := integer(), ended := integer() | unknown,
                    labels := [{erlane_prof_trace_read:who(), erlane_prof_trace_tree:label()}],
                    own := [erlane_prof_trace_read:who()], bytes := non_neg_integer(),
+                   ports => [{erlane_prof_trace_read:who(),
+                              erlane_prof_trace_tree:port_about()}],
                    format => port | native, lost => non_neg_integer(),
                    top => [{mfa(), Callers :: [mfa()]}]}.
 -type pattern() :: module() | {module(), atom(), arity() | '_'}.
@@ -32,6 +35,7 @@
 new(#{labels := Labels} = About, Patterns, Messages) ->
     Known = maps:with([began, own], About),
     Tree = erlane_prof_trace_tree:new(Known#{labels => maps:from_list(Labels),
+                                             ports => maps:from_list(maps:get(ports, About, [])),
                                              top => maps:from_list(maps:get(top, About, [])),
                                              traced => traced(Patterns)}),
     By = case About of

@@ -9,26 +9,29 @@
 %% <https://www.erlang.org/doc/apps/erts/erl_ext_dist.html> has the format.
 -module(erlane_prof_trace_read).
 
--export([new/0, feed/4, finish/1, is_name/1, mfa/1, time/1]).
+-export([new/0, feed/4, finish/1, is_name/1, mfa/1, word/1, time/1]).
 
 -export_type([reader/0, event/0, who/0, name/0]).
 
 %% What was fed and is no whole event yet; how many bytes were read before it; and the byte at
 %% which there is something that is no event, after which nothing can be told apart.
 -opaque reader() :: {Rest :: binary(), Read :: non_neg_integer(), none | non_neg_integer()}.
-%% A process or a port of the node that was traced.
+%% A process or a port of the node that was traced; the number of a port is that of the back end.
 -type who() :: non_neg_integer() | {port, non_neg_integer()}.
 %% Module, function and arity as they are in the file; `none' is what the VM could not tell.
 -type name() :: binary() | none.
 %% Times are those of the traced VM's monotonic clock, in nanoseconds. `caller' is where the
 %% call returns to, `top' if that was not asked for. `sched' covers what the VM calls in, out,
-%% in_exiting and so on.
+%% in_exiting and so on. A task of a port, and what a port was opened with, are names of functions
+%% of module '[port]', which nobody has: see word/1.
 -type event() :: {call, who(), name(), Caller :: name() | top, integer()}
                | {return_to, who(), name(), integer()}
                | {sched, who(), in | out | exited, name(), integer()}
                | {spawned, who(), name(), integer()}
                | {gc, who(), begins | ends, integer()}
                | {sent, who(), integer()} | {received, who(), integer()}
+               | {task, who(), begins | ends, name(), integer()}
+               | {opened, who(), name(), integer()} | {closed, who(), integer()}
                | {other, who(), integer()}.
 
 %% Nothing that is traced is longer.
@@ -88,6 +91,8 @@ event_of(<<89, 100, L:16, _:L/binary, Id:32, _:32, Rest/binary>>) ->
     kind(Rest, {port, Id});
 event_of(<<120, 119, L, _:L/binary, Id:64, _:32, Rest/binary>>) ->
     kind(Rest, {port, Id});
+event_of(<<120, 100, L:16, _:L/binary, Id:64, _:32, Rest/binary>>) ->
+    kind(Rest, {port, Id});
 event_of(_) ->
     bad.
 
@@ -95,6 +100,7 @@ kind(<<119, L, Kind:L/binary, Rest/binary>>, Who) -> kind(Kind, Rest, Who);
 kind(<<100, L:16, Kind:L/binary, Rest/binary>>, Who) -> kind(Kind, Rest, Who);
 kind(_, _) -> bad.
 
+kind(Kind, Rest, {port, _} = Port) -> port(Kind, Rest, Port);
 kind(<<"call">>, Rest, Who) ->
     case name(Rest) of
         {Name, More} ->
@@ -124,7 +130,29 @@ kind(<<"send">>, Rest, Who) -> timed({sent, Who}, last_time(Rest));
 kind(<<"receive">>, Rest, Who) -> timed({received, Who}, last_time(Rest));
 kind(_, Rest, Who) -> timed({other, Who}, last_time(Rest)).
 
-%% A process that has no function yet or no more has a zero. A port has the name of what it does.
+%% What a process called for is named by an atom, the tasks of the port's own queue by a zero.
+port(<<"in">>, Rest, Port) -> task(begins, Rest, Port);
+port(<<"out">>, Rest, Port) -> task(ends, Rest, Port);
+port(<<"open">>, Rest, Port) ->
+    Name = case after_pid(Rest) of
+               bad -> none;
+               More -> first_word(More)
+           end,
+    timed({opened, Port, Name}, last_time(Rest));
+port(<<"closed">>, Rest, Port) -> timed({closed, Port}, last_time(Rest));
+port(_, Rest, Port) -> timed({other, Port}, last_time(Rest)).
+
+task(What, Rest, Port) -> timed({task, Port, What, first_word(Rest)}, last_time(Rest)).
+
+first_word(Bin) ->
+    case atom(Bin) of
+        {_, Rest} ->
+            Atom = binary:part(Bin, 0, byte_size(Bin) - byte_size(Rest)),
+            <<104, 3, 119, 6, "[port]", Atom/binary, 97, 0>>;
+        bad -> none
+    end.
+
+%% A process that has no function yet or no more has a zero.
 sched(What, Rest, Who) ->
     case name(Rest) of
         {Name, More} -> timed({sched, Who, What, Name}, stamp(More));
@@ -134,6 +162,7 @@ sched(What, Rest, Who) ->
 timed(_, bad) -> bad;
 timed({call, Who, Name, Caller}, Time) -> {call, Who, Name, Caller, Time};
 timed({sched, Who, What, Name}, Time) -> {sched, Who, What, Name, Time};
+timed({task, Who, What, Name}, Time) -> {task, Who, What, Name, Time};
 timed({Kind, Who, What}, Time) -> {Kind, Who, What, Time};
 timed({Kind, Who}, Time) -> {Kind, Who, Time}.
 
@@ -242,12 +271,25 @@ mfa(<<104, 3, Rest/binary>>) ->
     {as_atom(M), as_atom(F), A}.
 
 %% A file that is damaged can have any bytes for a name, and more of them than an atom can.
-as_atom({Encoding, Bytes}) ->
-    Text = case unicode:characters_to_list(Bytes, Encoding) of
-               Characters when is_list(Characters) -> Characters;
-               _ -> binary_to_list(Bytes)
-           end,
-    list_to_atom(lists:sublist(Text, 255)).
+as_atom(Atom) ->
+    list_to_atom(lists:sublist(characters(Atom), 255)).
+
+characters({Encoding, Bytes}) ->
+    case unicode:characters_to_list(Bytes, Encoding) of
+        Characters when is_list(Characters) -> Characters;
+        _ -> binary_to_list(Bytes)
+    end.
+
+%% @doc What is told of a port, as a text. This makes no atom: commands can be of any number.
+-spec word(binary()) -> binary().
+word(<<104, 3, Rest/binary>>) ->
+    {_, More} = atom(Rest),
+    {Word, _} = atom(More),
+    Text = characters(Word),
+    %% A command has bytes, each of which became a character.
+    try list_to_binary(Text)
+    catch error:badarg -> unicode:characters_to_binary(Text)
+    end.
 
 %% @doc When an event was.
 -spec time(event()) -> integer().

@@ -88,4 +88,9 @@ event(10, Who, none, none, Ns) -> {gc, Who, ends, Ns};
 event(11, Who, none, none, Ns) -> {sent, Who, Ns};
 event(12, Who, none, none, Ns) -> {received, Who, Ns};
 event(13, Who, none, none, Ns) -> {other, Who, Ns};
+event(14, Who, F, none, Ns) -> {task, {port, Who}, begins, F, Ns};
+event(15, Who, F, none, Ns) -> {task, {port, Who}, ends, F, Ns};
+event(16, Who, F, none, Ns) -> {opened, {port, Who}, F, Ns};
+event(17, Who, none, none, Ns) -> {closed, {port, Who}, Ns};
+event(18, Who, none, none, Ns) -> {other, {port, Who}, Ns};
 event(_, _, _, _, _) -> bad.

@@ -10,16 +10,19 @@
 
 -export([new/1, event/2, finish/2, stats/1, waited_in/1, called/1, fold/4]).
 
--export_type([tree/0, about/0, label/0]).
+-export_type([tree/0, about/0, label/0, port_about/0]).
 
 %% `began' is of the clock of the trace. `labels' has the processes that are known by name, `own'
 %% those that are not to be seen. `traced' tells of a function whether it was to be traced, `top'
-%% who calls those of which it was not asked.
+%% who calls those of which it was not asked. `ports' are those that are known, with what they were
+%% opened with, and whether they were there when the trace began.
 -type about() :: #{began := integer(),
                    labels := #{erlane_prof_trace_read:who() => label()},
                    own := [erlane_prof_trace_read:who()], top => #{mfa() => [mfa()]},
+                   ports => #{erlane_prof_trace_read:who() => port_about()},
                    traced := fun((mfa()) -> boolean())}.
 -type label() :: {Proc :: binary(), App :: atom()}.
+-type port_about() :: {Registered :: binary() | none, Opened :: binary(), Was :: boolean()}.
 
 %% So many events of a process that is new tell who it is, or nothing does.
 -define(UNDECIDED, 24).
@@ -32,14 +35,21 @@
 -define(NS, 1).
 -define(CALLS, 2).
 -define(SENT, 3).
+%% Ports that are closed and may go on with what they have to write.
+-define(CLOSING, 1000).
 
 %% `on' is what it does since `last': it runs; it was taken off its scheduler in a function; that,
 %% and a message has come since; it collects garbage, and did something else before. `held' are
 %% its first events, while it is not known who it is.
 -record(p, {root, stack = [], last, on = running, before = running, held = none}).
 
+%% A port, with the stack that it has while it waits.
+-record(q, {root, stack, port}).
+
+%% Those of `mfas' that are texts are of ports.
 -record(tree, {about, names = #{}, ids = #{}, mfas = #{}, next = 2, nodes, procs = #{}, counts,
-               off = #{}, who = none, proc = none, last, events = 0, repaired = 0, unnamed = 0}).
+               off = #{}, who = none, proc = none, last, events = 0, repaired = 0, unnamed = 0,
+               closing = {0, queue:new()}}).
 
 -opaque tree() :: #tree{}.
 
@@ -68,6 +78,7 @@ put_back(#tree{who = Who, proc = none, procs = Procs} = T) ->
 put_back(#tree{who = Who, proc = P, procs = Procs} = T) ->
     T#tree{procs = Procs#{Who => P}}.
 
+one(Event, P, #tree{who = {port, _}} = T) -> port(Event, P, T);
 one(Event, none, T) -> first(Event, T);
 one(Event, #p{held = none} = P, T) -> known(Event, P, T);
 one(Event, P, T) -> undecided(Event, P, T).
@@ -184,7 +195,7 @@ id_of(Mfa, #tree{ids = Ids, mfas = Mfas, next = Next, unnamed = N, about = About
         #{Mfa := Id} -> {Id, T};
         #{} when Next > ?NAMES -> {-1, T#tree{unnamed = N + 1}};
         #{} ->
-            Id = case Traced(Mfa) of
+            Id = case is_binary(Mfa) orelse Traced(Mfa) of
                      true -> Next;
                      false -> -Next
                  end,
@@ -281,6 +292,91 @@ since(Ts, Next, #tree{proc = #p{on = On, last = Last, stack = Stack, root = Root
 
 cell(Node, What) -> 3 * Node + What - 1.
 
+%%% Ports
+
+port(Event, none, #tree{who = Who, about = #{own := Own} = About} = T0) ->
+    case lists:member(Who, Own) of
+        true -> T0;
+        false ->
+            {Label, Frame, Since} = about_port(Event, Who, About),
+            {Root, T1} = root({Label, undefined}, T0),
+            {Stack, T} = with_frame(Frame, {[], T1}, Root),
+            Q = #q{root = Root, stack = Stack, port = erlane_prof_trace_ports:new(Event, Since)},
+            port(Event, Q, T)
+    end;
+port(Event, #q{port = P} = Q, #tree{repaired = N} = T) ->
+    {How, Span, What, Next} = erlane_prof_trace_ports:event(Event, P),
+    Done = spent(Span, Q, T),
+    Now = Done#tree{proc = Q#q{port = Next}, last = erlane_prof_trace_read:time(Event),
+                    repaired = case How of
+                                   exact -> N;
+                                   repaired -> N + 1
+                               end},
+    case What of
+        {begins, Tasks} -> begun(Tasks, Q, Now);
+        closes -> closing(Now);
+        goes_on -> Now
+    end.
+
+%% One that was there before did all the time what it did then. A driver can make ports of which
+%% it is not told that they were opened, as that of TCP does for each connection it accepts.
+about_port(Event, Who, #{began := Began} = About) ->
+    Time = erlane_prof_trace_read:time(Event),
+    case {maps:get(ports, About, #{}), Event} of
+        {#{Who := {Registered, Opened, Was}}, _} ->
+            Short = erlane_prof_trace_ports:short(Opened),
+            {case Registered of
+                 none -> Short;
+                 _ -> Registered
+             end, <<"[port] ", Short/binary>>, case Was of
+                                                   true -> Began;
+                                                   false -> Time
+                                               end};
+        {_, {opened, _, Name, _}} when Name =/= none ->
+            Short = erlane_prof_trace_ports:short(erlane_prof_trace_read:word(Name)),
+            {Short, <<"[port] ", Short/binary>>, Time};
+        _ ->
+            {<<"[port]">>, <<"[port]">>, Time}
+    end.
+
+spent({_, 0}, _Q, T) ->
+    T;
+spent({[], Ns}, #q{root = Root, stack = Stack}, #tree{off = Off} = T) ->
+    Key = {erlane_prof_trace_stack:node_of(Stack, Root), {off, 0}},
+    T#tree{off = maps:update_with(Key, fun(Before) -> Before + Ns end, Ns, Off)};
+spent({Tasks, Ns}, Q, #tree{counts = Counts} = T0) ->
+    {Node, T} = node_of(Tasks, Q, T0),
+    counters:add(Counts, cell(Node, ?NS), Ns),
+    T.
+
+%% A task is a call.
+begun(Tasks, Q, #tree{counts = Counts} = T0) ->
+    {Node, T} = node_of(Tasks, Q, T0),
+    counters:add(Counts, cell(Node, ?CALLS), 1),
+    T.
+
+node_of(Tasks, #q{root = Root, stack = Stack0}, T0) ->
+    {Stack, T} = lists:foldr(fun(Task, Acc) -> with_frame(Task, Acc, Root) end, {Stack0, T0},
+                             Tasks),
+    {erlane_prof_trace_stack:node_of(Stack, Root), T}.
+
+with_frame(none, Acc, _Root) ->
+    Acc;
+with_frame(Text, {Stack, T0}, Root) ->
+    case id_of(Text, T0) of
+        {-1, T} -> {Stack, T};
+        {Id, #tree{nodes = Nodes} = T} ->
+            {_, More, With} = erlane_prof_trace_stack:call(Id, top, Stack, Root, Nodes),
+            {More, T#tree{nodes = With}}
+    end.
+
+%% Nothing tells when it is done with what it has to write: the oldest is forgotten.
+closing(#tree{who = Who, closing = {N, Queue}} = T) when N < ?CLOSING ->
+    T#tree{closing = {N + 1, queue:in(Who, Queue)}};
+closing(#tree{who = Who, closing = {N, Queue}, procs = Procs} = T) ->
+    {{value, Oldest}, Rest} = queue:out(Queue),
+    T#tree{closing = {N, queue:in(Who, Rest)}, procs = maps:remove(Oldest, Procs)}.
+
 %%% The end
 
 %% @doc There are no more events. All that were there did until `Ended' what they did last; if
@@ -295,6 +391,8 @@ finish(Ended, T0) ->
     maps:fold(fun(Who, P, Acc) -> ended(End, P, Acc#tree{who = Who}) end,
               T#tree{procs = #{}}, Procs).
 
+ended(End, #q{port = P} = Q, T) ->
+    (spent(erlane_prof_trace_ports:ended(End, P), Q, T))#tree{who = none, proc = none};
 ended(End, #p{held = none} = P, T) ->
     (since(End, running, T#tree{proc = P}))#tree{who = none, proc = none};
 ended(End, #p{held = Held}, T) ->
@@ -323,7 +421,7 @@ waited_in(#tree{off = Off, mfas = Mfas}) ->
 %% @doc The functions that are in the rows.
 -spec called(tree()) -> [mfa()].
 called(#tree{mfas = Mfas}) ->
-    [Mfa || {Id, Mfa} <- maps:to_list(Mfas), Id > 0].
+    [Mfa || {Id, {_, _, _} = Mfa} <- maps:to_list(Mfas), Id > 0].
 
 %% @doc Calls a function for each row, whose values are nanoseconds, calls and messages. `place'
 %% tells where a function begins, `state' what a process does that was taken off in one.
@@ -335,7 +433,8 @@ fold(Fun, Acc, #{place := Place, state := State},
     {List, _} = erlane_prof_trace_stack:tree(Nodes),
     Frames = maps:map(fun(_, {M, F, A} = Mfa) ->
                               {File, Line} = Place(Mfa),
-                              {M, F, A, File, Line}
+                              {M, F, A, File, Line};
+                         (_, Text) -> Text
                       end, maps:filter(fun(Id, _) -> Id > 0 end, Mfas)),
     Paths = lists:foldl(fun({Node, {root, Label}}, Found) ->
                                 Found#{Node => {Label, []}};

@@ -83,10 +83,8 @@ callgrind(Bytes) ->
     S0 = #{names => #{}, self => #{}, out => #{}, in => #{}, fn => none, callee => none},
     #{self := Self, out := Out, in := In, totals := Sum, summary := Sum} =
         lists:foldl(fun callgrind/2, S0, Lines),
-    Totals = maps:filter(fun(<<"[unknown]">>, _) -> true;
-                            (<<"[", _/binary>>, _) -> false;
-                            (Name, _) -> plain(Name) =:= Name
-                         end, In),
+    %% Processes are not among them, as nothing calls one.
+    Totals = maps:filter(fun(Name, _) -> plain(Name) =:= Name end, In),
     %% What a function does itself and what it calls is what it is called for.
     [Want = maps:get(Name, Self, 0) + maps:get(Name, Out, 0) || {Name, Want} <- maps:to_list(In)],
     Sum = lists:sum(maps:values(Self)),

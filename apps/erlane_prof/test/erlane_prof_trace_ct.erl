@@ -4,8 +4,8 @@
 
 -export([file/1, record/1, pid/1, rows/1, rows/2, rows/3, converted/2, about/1, pieces/2]).
 
-%% A trace of terms `{Who, Kind, ..., Time}', where `Who' is a small number and a function of
-%% module m is `f' or `{m, f, 1}'.
+%% A trace of terms `{Who, Kind, ..., Time}', where `Who' is a small number, or `{port, N}', and a
+%% function of module m is `f' or `{m, f, 1}'.
 file(Events) ->
     iolist_to_binary([record(message(Event)) || Event <- Events]).
 
@@ -13,6 +13,8 @@ record(Term) ->
     Bytes = term_to_binary(Term),
     <<0, (byte_size(Bytes)):32, Bytes/binary>>.
 
+message({{port, N}, open, Name, Ts}) -> {trace_ts, port(N), open, pid(1), Name, Ts};
+message({{port, N}, Kind, What, Ts}) -> {trace_ts, port(N), Kind, What, Ts};
 message({Who, call, F, none, Ts}) -> {trace_ts, pid(Who), call, mfa(F), undefined, Ts};
 message({Who, call, F, top, Ts}) -> {trace_ts, pid(Who), call, mfa(F), Ts};
 message({Who, call, F, Caller, Ts}) -> {trace_ts, pid(Who), call, mfa(F), mfa(Caller), Ts};
@@ -29,6 +31,8 @@ message(Term) -> Term.
 
 mfa({_, _, _} = Mfa) -> Mfa;
 mfa(F) -> {m, F, 1}.
+
+port(N) -> list_to_port("#Port<0." ++ integer_to_list(N) ++ ">").
 
 pid(N) -> list_to_pid("<0." ++ integer_to_list(1000 + N) ++ ".0>").
 

@@ -10,6 +10,8 @@
          in_the_middle/1, from_top/1, from_top_in_the_middle/1, long_before/1,
          impossible_events/1, lost_stack_is_kept/1, outside/1, outside_calls_back/1,
          outside_tail/1, who_is_new/1, spawned_process/1, own_processes/1, processes_alike/1,
+         ports/1, closed_port_goes_on/1, ports_begin/1, impossible_tasks/1, many_ports/1,
+         names_of_ports/1,
          cut_at_any_byte/1, damaged/1, no_atoms/1, pieces/1, old_encoding/1, odd_names/1, deep/1,
          wide/1, memory/1, trees/1]).
 
@@ -20,7 +22,8 @@ all() ->
      waits, messages, collections, hibernation, exception, in_the_middle, from_top,
      from_top_in_the_middle, long_before,
      impossible_events, lost_stack_is_kept, outside, outside_calls_back, outside_tail, who_is_new,
-     spawned_process, own_processes, processes_alike, cut_at_any_byte, damaged, no_atoms, pieces,
+     spawned_process, own_processes, processes_alike, ports, closed_port_goes_on, ports_begin,
+     impossible_tasks, many_ports, names_of_ports, cut_at_any_byte, damaged, no_atoms, pieces,
      old_encoding, odd_names, deep, wide, memory, trees].
 
 %%% Trees
@@ -272,6 +275,82 @@ processes_alike(_Config) ->
            end,
     ?assertEqual([{<<"m:work/1">>, running, [work], [5 * 500, 500]}],
                  rows(lists:append([Life(N) || N <- lists:seq(100, 599)]))).
+
+%%% Ports
+
+%% A task that the VM names is below its port; those of its queue are its own time; it waits else.
+%% Links and names of a port are nothing that it does.
+ports(_Config) ->
+    Port = {port, 5},
+    ?assertEqual([{<<"name">>, running, [<<"[port] cat">>], [4, 1]},
+                  {<<"name">>, running, [<<"[port] cat">>, <<"command">>], [3 + 1, 2]},
+                  {<<"name">>, waiting, [<<"[port] cat">>], [10 + 7 + 1 + 5, 0]}],
+                 port_rows([{Port, in, command, 10}, {Port, out, command, 13}, {Port, in, 0, 20},
+                            {Port, link, x, 22}, {Port, out, 0, 24}, {Port, in, command, 25},
+                            {Port, out, command, 26}, {Port, unregister, x, 27}],
+                           #{Port => {<<"name">>, <<"/bin/cat -u">>, true}}, 31)).
+
+%% One that is closed may have more to write, and tells nothing of its end: it is there until its
+%% last event.
+closed_port_goes_on(_Config) ->
+    Port = {port, 6},
+    ?assertEqual([{<<"tcp_inet">>, running, [<<"[port] tcp_inet">>], [2 + 1 + 2, 3]},
+                  {<<"tcp_inet">>, running, [<<"[port] tcp_inet">>, <<"flush">>], [2, 1]},
+                  {<<"tcp_inet">>, waiting, [<<"[port] tcp_inet">>], [5 + 10 + 8, 0]}],
+                 port_rows([{Port, open, tcp_inet, 0}, {Port, in, 0, 5}, {Port, closed, normal, 6},
+                            {Port, in, flush, 7}, {Port, out, flush, 9}, {Port, out, 0, 10},
+                            {Port, in, 0, 20}, {Port, out, 0, 22}, {Port, in, 0, 30}],
+                           #{}, 100)).
+
+%% One that was there waited since the beginning, or was in the task that ends first; one that the
+%% VM does not tell to be opened is there from its first event on.
+ports_begin(_Config) ->
+    Known = #{{port, 7} => {none, <<"efile">>, true}, {port, 8} => {none, <<"tcp_inet">>, false}},
+    ?assertEqual([{<<"[port]">>, waiting, [<<"[port]">>], [10, 0]},
+                  {<<"efile">>, running, [<<"[port] efile">>, <<"control">>], [20, 0]},
+                  {<<"efile">>, waiting, [<<"[port] efile">>], [30, 0]},
+                  {<<"tcp_inet">>, running, [<<"[port] tcp_inet">>, <<"control">>], [5, 1]},
+                  {<<"tcp_inet">>, waiting, [<<"[port] tcp_inet">>], [15, 0]}],
+                 port_rows([{{port, 7}, out, control, 20}, {{port, 8}, in, control, 30},
+                            {{port, 8}, out, control, 35}, {{port, 9}, getting_linked, x, 40}],
+                           Known, 50)).
+
+%% The end of a task is missing, then a beginning: both are counted, and no time is lost.
+impossible_tasks(_Config) ->
+    Port = {port, 5},
+    Events = [{Port, in, command, 0}, {Port, in, control, 4}, {Port, out, control, 5},
+              {Port, out, control, 7}],
+    ?assertEqual([{<<"cat">>, running, [<<"[port] cat">>, <<"command">>], [4, 1]},
+                  {<<"cat">>, running, [<<"[port] cat">>, <<"control">>], [1, 1]},
+                  {<<"cat">>, waiting, [<<"[port] cat">>], [2 + 3, 0]}],
+                 port_rows(Events, #{Port => {none, <<"cat">>, true}}, 10)),
+    {_, 2} = repaired(Events).
+
+%% More than can be remembered come and go: none is there longer than it was.
+many_ports(_Config) ->
+    Events = lists:append([[{{port, N}, open, tcp_inet, 10 * N}, {{port, N}, in, close, 10 * N + 3},
+                            {{port, N}, closed, normal, 10 * N + 4}] || N <- lists:seq(1, 3000)]),
+    ?assertEqual([{<<"tcp_inet">>, running, [<<"[port] tcp_inet">>, <<"close">>], [3000, 3000]},
+                  {<<"tcp_inet">>, waiting, [<<"[port] tcp_inet">>], [9000, 0]}],
+                 port_rows(Events, #{}, 1000000)).
+
+%% Rows have a driver, or a program without what it is told.
+names_of_ports(_Config) ->
+    Names = fun(Name) ->
+                    lists:usort([{P, S} || {P, _, S, _} <- port_rows([{{port, 1}, open, Name, 0},
+                                                                      {{port, 1}, in, 0, 1}],
+                                                                     #{}, 9)])
+            end,
+    [?assertEqual([{Label, [<<"[port] ", Label/binary>>]}], Names(Name))
+     || {Name, Label} <- [{'/usr/bin/psql --password=xyzzy', <<"psql">>}, {'0/1', <<"fd 0/1">>},
+                          {udp_inet, <<"udp_inet">>}, {'./a b', <<"a">>},
+                          {list_to_atom(lists:duplicate(200, $x)),
+                           list_to_binary(lists:duplicate(40, $x))},
+                          %% Bytes of UTF-8, each of which is a letter of the atom.
+                          {list_to_atom([16#c3, 16#a9]), <<16#c3, 16#a9>>}]].
+
+port_rows(Events, Known, Ended) ->
+    rows(Events, [m], #{ports => maps:to_list(Known), ended => Ended}).
 
 %%% Files that are not as they should be
 

@@ -18,7 +18,7 @@ all() ->
      two_at_once, freed, arguments, any_bytes, cut].
 
 init_per_suite(Config) ->
-    1 = erlane_prof_tracer:format(),
+    2 = erlane_prof_tracer:format(),
     Config.
 
 end_per_suite(_Config) -> ok.

@@ -82,7 +82,7 @@ prop_records() ->
             end).
 
 part() ->
-    frequency([{6, ?LET({Kind, F, C, Who, Ns}, {range(2, 13), range(0, 2), range(0, 2),
+    frequency([{6, ?LET({Kind, F, C, Who, Ns}, {range(2, 18), range(0, 2), range(0, 2),
                                                 range(1, 3), range(0, 1000)},
                         <<Kind, F:24, C:32, Who:64, Ns:64>>)},
                {3, ?LET({Id, F}, {range(1, 2), oneof(?FUNCTIONS)}, name(Id, F))},
