@@ -4,7 +4,8 @@
 %% other nodes. Each hole in what a publisher published has a notice in its place.
 -module(erlane_fanout_break_SUITE).
 
--export([all/0, groups/0, init_per_group/2, end_per_group/2, end_per_testcase/2]).
+-export([all/0, groups/0, init_per_group/2, end_per_group/2, init_per_testcase/2,
+         end_per_testcase/2]).
 -export([connection/1, quiet/1, stale/1, intake/1, remote/1, lane/1, partner/1, router/1, full/1]).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -33,15 +34,19 @@ init_per_group(Group, Config) ->
                         end),
                   N
               end || Policy <- [drop_newest, block]],
-    Started = [{a, A}, {b, B} | Config],
-    ok = connect(Started),
-    Started.
+    [{a, A}, {b, B} | Config].
 
 end_per_group(_, Config) ->
     [erlane_router_ct:stop(proplists:get_value(N, Config)) || N <- [a, b]],
     ok.
 
+%% Whatever became of the case before.
+init_per_testcase(_, Config) ->
+    ok = connect(Config),
+    Config.
+
 end_per_testcase(_, Config) ->
+    at(a, Config, fun() -> ok = sys:resume(erlane_fanout_remote) end),
     at(a, Config, fun() -> [exit(P, kill) || P <- publishers()] end),
     at(b, Config, fun() -> exit(whereis(watcher), kill) end),
     until(fun() -> 0 = at(b, Config, fun() -> erlane_fanout:count(?TOPIC) end) end),
