@@ -181,7 +181,8 @@ remote(Config) ->
          ok = goes_on(Config)
      end || N <- [a, b, a, b]],
     ok = stop_all(Config),
-    _ = judged(Config).
+    {_, Notices} = judged(Config),
+    ?assert(Notices > 0).
 
 %% Lanes of the router, with what they have.
 lane(Config) ->
