@@ -3,37 +3,38 @@
 %% left of it; by the native tracer and by the VM's file port.
 -module(erlane_prof_trace_SUITE).
 
--import(erlane_prof_ct, [agents/2, call/4, until/1]).
+-import(erlane_prof_ct, [agents/2, call/4]).
+-import(erlane_prof_trace_live, [run/1, running/2, caller/1, caller/2, answer/1, noted/2, off/0,
+                                 clean/1, stop/1, names/1]).
 
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, groups/0, init_per_suite/1, end_per_suite/1, init_per_group/2, end_per_group/2,
          init_per_testcase/2, end_per_testcase/2]).
 -export([tree/1, local_functions/1, same_tree/1, server/1, exact_calls/1, spawned/1, messages/1,
-         waits_by_reason/1, lines/1, ports/1, ports_only_if_asked/1, others_trace_ports/1,
+         waits_by_reason/1, lines/1,
          only_some/1, events_limit/1, asked_to_stop/1, others_trace/1, trace_off/1, no_functions/1,
          everything_needs_force/1, options/1, progress/1]).
 -export([small_buffers/1, which/1]).
 -export([as_code/1, as_forms/1, caller_killed/1, connection_lost/1, worker_killed/1,
-         guard_killed/1, declined/1, full_disk/1, runaway/1, few_atoms/1, unloaded/1,
-         loaded_again/1, no_native/1]).
+         guard_killed/1, declined/1, full_disk/1, runaway/1,
+         unloaded/1, loaded_again/1, no_native/1]).
 -export([work/0, inside/0, leaf/1, tail/1, even/1, odd/1, sum/1, catcher/1, deep/1, through/1,
          server_loop/1,
-         busy/1, make_atoms/1, init/1, handle_call/3, handle_cast/2]).
+         busy/1, init/1, handle_call/3, handle_cast/2]).
 
 -define(WAIT_MS, 60000).
 -define(COOKIE, erlane_prof_trace_test).
--define(EVENTS, 1000000).
 
 all() ->
     [{group, Group} || {Group, _, _} <- groups()].
 
 groups() ->
     Here = [tree, local_functions, same_tree, server, exact_calls, spawned, messages,
-            waits_by_reason, lines, ports, ports_only_if_asked, others_trace_ports, only_some,
-            events_limit, asked_to_stop, others_trace, trace_off, everything_needs_force, progress],
+            waits_by_reason, lines, only_some, events_limit, asked_to_stop, others_trace,
+            trace_off, everything_needs_force, progress],
     There = [as_code, caller_killed, connection_lost, worker_killed, guard_killed, full_disk,
-             runaway, few_atoms],
+             runaway],
     [{here_native, [], Here ++ [no_functions, options, small_buffers, which]},
      {here_port, [], Here},
      {there_native, [], There ++ [unloaded, loaded_again]},
@@ -43,46 +44,16 @@ init_per_suite(Config) -> erlane_prof_ct:init_suite(?COOKIE, Config).
 
 end_per_suite(_Config) -> erlane_prof_ct:end_suite().
 
-init_per_group(Group, Config) ->
-    Tracer = case lists:suffix("native", atom_to_list(Group)) of
-                 true -> native;
-                 false -> port
-             end,
-    persistent_term:put(?MODULE, Tracer),
-    [{tracer, Tracer}, {there, lists:prefix("there", atom_to_list(Group))} | Config].
+init_per_group(Group, Config) -> erlane_prof_trace_live:init_group(?MODULE, Group, Config).
 
-end_per_group(_Group, _Config) ->
-    persistent_term:erase(?MODULE),
-    ok.
+end_per_group(_Group, _Config) -> erlane_prof_trace_live:end_group().
 
-%% The peer finds this suite, and of erlane nothing but what the native tracer needs. What is left
-%% in its directory for temporary files is seen.
+init_per_testcase(full_disk = Case, Config) ->
+    %% Files of one megabyte at most.
+    erlane_prof_trace_live:init_case(?COOKIE, {"trap '' XFSZ; ulimit -f 2048; exec ", ""}, Case,
+                                     Config);
 init_per_testcase(Case, Config) ->
-    case proplists:get_value(there, Config) of
-        true ->
-            Tracer = proplists:get_value(tracer, Config),
-            Dir = filename:join([proplists:get_value(priv_dir, Config), Tracer, Case]),
-            ok = filelib:ensure_path(Dir),
-            Sh = os:find_executable("sh"),
-            %% Files of one megabyte at most.
-            Limit = case Case of
-                        full_disk -> "trap '' XFSZ; ulimit -f 2048; ";
-                        _ -> ""
-                    end,
-            Atoms = case Case of
-                        few_atoms -> "+t 200000 ";
-                        _ -> ""
-                    end,
-            Peers = erlane_prof_ct:connected(
-                      ?COOKIE, #{exec => {Sh, ["-c", Limit ++ "exec erl " ++ Atoms ++ "\"$@\"", "erl"]},
-                                 env => [{"TMPDIR", Dir}, {"ERL_LIBS", ""}]}),
-            Own = [filename:dirname(code:which(erlane_prof_tracer)) || Tracer =:= native],
-            ok = call(Peers, code, add_pathsa, [[filename:dirname(code:which(?MODULE)) | Own]]),
-            {module, ?MODULE} = call(Peers, code, load_file, [?MODULE]),
-            [{dir, Dir}, {call_ms, ?WAIT_MS} | Peers] ++ Config;
-        false ->
-            Config
-    end.
+    erlane_prof_trace_live:init_case(?COOKIE, {"exec ", ""}, Case, Config).
 
 end_per_testcase(_Case, Config) -> erlane_prof_ct:end_case(Config).
 
@@ -297,87 +268,6 @@ lines(_Config) ->
     {ok, Text} = file:read_file(proplists:get_value(source, ?MODULE:module_info(compile))),
     ?assertEqual(<<"leaf(0) -> 0;">>, lists:nth(Line, binary:split(Text, <<"\n">>, [global]))).
 
-%% A program and sockets that are busy are rows of their own, with the time that their tasks take
-%% and what they wait, and how many tasks there were. The port of the trace is not among them.
-ports(_Config) ->
-    Before = erlang:ports(),
-    {ok, #{ns := Ns} = Profile} = running(fun use_ports/0, #{functions => [?MODULE],
-                                                             with => [ports]}),
-    Rows = [{Proc, State, Stack, Values}
-            || #{proc := Proc, state := State, stack := [<<"[port]", _/binary>> | _] = Stack,
-                 values := Values} <- maps:get(rows, Profile)],
-    Tasks = fun(Label, Stack) ->
-                    [[TaskNs, N]] = [V || {L, running, S, V} <- Rows, L =:= Label, S =:= Stack],
-                    ?assert(TaskNs > 0 andalso TaskNs < Ns, {Label, Stack, TaskNs, Ns}),
-                    N
-            end,
-    Cat = <<"[port] cat">>,
-    ?assert(Tasks(<<"prof_trace_cat">>, [Cat, <<"command">>]) =< 50),
-    ?assertEqual(1, Tasks(<<"prof_trace_cat">>, [Cat, <<"open">>])),
-    %% What is not done at once comes from the queue, as what is read.
-    ?assert(Tasks(<<"prof_trace_cat">>, [Cat]) >= 50),
-    Tcp = <<"[port] tcp_inet">>,
-    ?assert(Tasks(<<"tcp_inet">>, [Tcp, <<"command">>]) > 0),
-    ?assert(Tasks(<<"tcp_inet">>, [Tcp]) > 0),
-    [[Waits, 0]] = [V || {<<"prof_trace_cat">>, waiting, [F], V} <- Rows, F =:= Cat],
-    ?assert(Waits > 0 andalso Waits < Ns),
-    ?assertEqual([], [R || {_, _, [<<"[port] trace_file_drv", _/binary>> | _], _} = R <- Rows]),
-    same_in_all_formats(Profile),
-    off(),
-    ?assertEqual([], [Port || Port <- erlang:ports() -- Before,
-                              {name, "trace_file_drv" ++ _} <- [erlang:port_info(Port, name)]]),
-    [close(Port) || Port <- get(prof_trace_ports)].
-
-%% What is closed after the trace is told by name at its end.
-use_ports() ->
-    Cat = open_port({spawn, "cat"}, [binary]),
-    true = register(prof_trace_cat, Cat),
-    {ok, Listener} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}, {active, false}, binary]),
-    {ok, Number} = inet:port(Listener),
-    {ok, Client} = gen_tcp:connect({127, 0, 0, 1}, Number, [{active, false}, binary]),
-    {ok, Server} = gen_tcp:accept(Listener),
-    put(prof_trace_ports, [Cat, Listener, Client, Server]),
-    [begin
-         true = port_command(Cat, <<"line\n">>),
-         receive {Cat, {data, _}} -> ok after ?WAIT_MS -> ct:fail(no_cat) end,
-         ok = gen_tcp:send(Client, <<"line\n">>),
-         {ok, <<"line\n">>} = gen_tcp:recv(Server, 5, ?WAIT_MS)
-     end || _ <- lists:seq(1, 50)].
-
-close(Port) when is_port(Port) -> port_close(Port);
-close(Socket) -> gen_tcp:close(Socket).
-
-%% Self and total of each function are the same however it is written.
-same_in_all_formats(Profile) ->
-    Want = erlane_prof_reading:profile(Profile),
-    Read = fun(Format) ->
-                   erlane_prof_reading:Format(erlane_prof_file:encode(Profile, Format))
-           end,
-    [?assertEqual({Format, Want}, {Format, Read(Format)})
-     || Format <- [collapsed, speedscope, callgrind, pprof, flame]].
-
-%% Without that no port is there, whatever else is.
-ports_only_if_asked(_Config) ->
-    {ok, Profile} = running(fun use_ports/0, #{functions => [?MODULE], with => [messages]}),
-    ?assertEqual([], [Proc || #{proc := Proc} <- maps:get(rows, Profile),
-                              lists:member(Proc, [<<"prof_trace_cat">>, <<"tcp_inet">>, <<"cat">>,
-                                                  <<"[port]">>, <<"[unknown]">>])]),
-    [close(Port) || Port <- get(prof_trace_ports)].
-
-%% Somebody else's tracing of ports is not touched either.
-others_trace_ports(_Config) ->
-    Port = open_port({spawn, "cat"}, [binary]),
-    1 = erlang:trace(Port, true, [running_ports]),
-    Answer = run(#{for => 100, with => [ports]}),
-    ?assertEqual({flags, [running_ports]}, erlang:trace_info(Port, flags)),
-    1 = erlang:trace(Port, false, [running_ports]),
-    port_close(Port),
-    case list_to_integer(erlang:system_info(otp_release)) of
-        Release when Release < 27 -> {error, {declined, _, _}} = Answer;
-        _ -> {ok, _} = Answer
-    end,
-    off().
-
 %% Functions that were not asked for are not there, nor other processes.
 only_some(_Config) ->
     Profile = traced(fun work/0, #{functions => [{?MODULE, even, 1}, {?MODULE, sum, '_'}]}),
@@ -430,15 +320,6 @@ trace_off(_Config) ->
     off(),
     ?assertEqual([], erlang:ports() -- Ports).
 
-off() ->
-    ?assertEqual({traced, false}, erlang:trace_info({?MODULE, leaf, 1}, traced)),
-    ?assertEqual({flags, []}, erlang:trace_info(self(), flags)),
-    ?assertEqual({flags, []}, erlang:trace_info(new_processes, flags)),
-    ?assertEqual({flags, []}, erlang:trace_info(new_ports, flags)),
-    [?assertMatch({_, {flags, []}}, {Port, erlang:trace_info(Port, flags)})
-     || Port <- erlang:ports()],
-    ?assertNot(erlane_prof_session:others()).
-
 %% Functions that are not there are named.
 no_functions(_Config) ->
     [begin
@@ -463,8 +344,6 @@ options(_Config) ->
                          {with, [ports, port]},
                          {functions, []}, {functions, [{'_', a, 1}]}, {tracer, file},
                          {buffer, 0}, {buffer, 1 bsl 40}]],
-    {error, {option, with, _}} = run(#{with => [ports], procs => [kernel_sup]}),
-    {ok, _} = run(#{procs => all, for => 50}),
     {error, {option, events, _}} = erlane_prof:run(#{mode => trace, for => 100,
                                                      functions => [?MODULE]}),
     {error, {option, for, _}} = erlane_prof:run(#{mode => trace, events => 100,
@@ -603,26 +482,6 @@ runaway(Config) ->
             maps:get(notes, Profile)),
     ?assert(Most - Before < 1000000000, {Before, Most}).
 
-%% With the flags of ports the VM makes atoms: a node that has few left is not brought to its end.
-few_atoms(Config) ->
-    Node = proplists:get_value(node, Config),
-    Caller = caller(Config),
-    Caller ! {tell, self()},
-    Left = call(Config, erlang, system_info, [atom_limit])
-        - call(Config, erlang, system_info, [atom_count]),
-    ok = call(Config, ?MODULE, make_atoms, [Left - 50000]),
-    {ok, Profile} = answer(Caller),
-    ?assert(noted("few atoms left", Profile), Profile),
-    {error, {declined, Node, Why}} = run(#{node => Node, with => [ports]}),
-    ?assertNotEqual(nomatch, string:find(Why, "few atoms left")),
-    {ok, _} = run(#{node => Node, for => 50}),
-    clean(Config).
-
-make_atoms(0) -> ok;
-make_atoms(N) ->
-    _ = list_to_atom("prof_trace_" ++ integer_to_list(N)),
-    make_atoms(N - 1).
-
 %% The memory of the node while it goes on.
 most(Config, Caller, Most) ->
     case agents(Config, "guard") of
@@ -672,11 +531,6 @@ no_native(Config) ->
 
 %%% Helpers
 
-run(Options) ->
-    erlane_prof:run(maps:merge(#{mode => trace, for => 500, events => ?EVENTS,
-                                 tracer => persistent_term:get(?MODULE),
-                                 functions => [?MODULE]}, Options)).
-
 %% A process that does something while it is followed, and nobody else.
 traced(Fun, Options) ->
     Worker = spawn_link(fun() -> worker(Fun) end),
@@ -695,85 +549,12 @@ worker(Fun) ->
     end,
     worker(Fun).
 
-%% Does something when the trace is on, and ends it.
-running(Fun, Options) ->
-    Told = maps:get(progress, Options, fun(_) -> continue end),
-    Progress = fun(Now) ->
-                       _ = Told(Now),
-                       case put(prof_trace_done, true) of
-                           true -> continue;
-                           undefined -> _ = Fun(), stop
-                       end
-               end,
-    _ = erase(prof_trace_done),
-    run(Options#{for => 60000, progress => Progress}).
-
 %% Calls by stack, without what the worker itself does.
 calls(#{rows := Rows}) ->
     [{Stack, Calls} || #{stack := All, values := [_, Calls | _]} <- Rows, Calls > 0,
                        Stack <- [[F || F <- names(All), not helper(F)]], Stack =/= []].
 
-names(Stack) ->
-    [case Frame of
-         {_, F, _, _, _} -> F;
-         _ -> Frame
-     end || Frame <- Stack].
-
 helper(F) when is_atom(F) ->
     F =:= worker orelse F =:= traced orelse hd(atom_to_list(F)) =:= $-;
 helper(_) ->
     false.
-
-stop(Pid) ->
-    unlink(Pid),
-    Ref = monitor(process, Pid),
-    exit(Pid, kill),
-    receive {'DOWN', Ref, process, Pid, _} -> ok end.
-
-noted(Words, #{notes := Notes}) ->
-    lists:any(fun(Note) -> string:find(Note, Words) =/= nomatch end, Notes).
-
-caller(Config) ->
-    caller(Config, #{}).
-
-%% A process that follows what is called on the peer, which has begun.
-caller(Config, Options) ->
-    Node = proplists:get_value(node, Config),
-    Self = self(),
-    Caller = spawn(fun() ->
-                           Progress = fun(_) -> Self ! {running, self()}, continue end,
-                           Answer = run(maps:merge(#{node => Node, for => 60000,
-                                                     with => [ports],
-                                                     progress => Progress}, Options)),
-                           receive {tell, To} -> To ! {self(), Answer} end
-                   end),
-    receive {running, Caller} -> ok after ?WAIT_MS -> ct:fail(not_running) end,
-    Caller.
-
-answer(Caller) ->
-    receive {Caller, Answer} -> Answer
-    after ?WAIT_MS -> ct:fail(no_answer)
-    end.
-
-%% No module, process, port, file, flag or breakpoint.
-clean(Config) ->
-    until(fun() ->
-                  [] = [Module || {Module, _} <- call(Config, code, all_loaded, []),
-                                  lists:prefix("erlane", atom_to_list(Module)),
-                                  Module =/= ?MODULE, Module =/= erlane_prof_tracer],
-                  [] = agents(Config, ""),
-                  [] = [Port || Port <- call(Config, erlang, ports, []),
-                                {name, "trace_file_drv" ++ _}
-                                    <- [call(Config, erlang, port_info, [Port, name])]],
-                  {ok, []} = file:list_dir(proplists:get_value(dir, Config)),
-                  [{flags, []} = call(Config, erlang, trace_info, [What, flags])
-                   || What <- [new_processes, new_ports | call(Config, erlang, ports, [])]],
-                  false = call(Config, erlang, function_exported, [trace, session_info, 1])
-                      andalso call(Config, trace, session_info, [all]) =/= [],
-                  {traced, false} = call(Config, erlang, trace_info,
-                                         [{?MODULE, leaf, 1}, traced]),
-                  {traced, false} = call(Config, erlang, trace_info,
-                                         [{lists, map, 2}, traced]),
-                  Kernel = call(Config, erlang, whereis, [kernel_sup]),
-                  {flags, []} = call(Config, erlang, trace_info, [Kernel, flags])
-          end).
