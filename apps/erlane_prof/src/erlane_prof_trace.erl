@@ -262,8 +262,9 @@ finish(#{trace := Trace, fd := Fd, back := Back, began := Began, own := Own, bef
               format => Back:format(), lost => maps:get(lost, Stats), top => Trace#trace.top,
               ended => case Whole of
                            true -> Ended;
-                           false -> unknown
-                       end},
+                           {false, _} -> unknown
+                       end,
+              whole => Whole},
     erlane_prof_agent:hand_over(To, {trace, {about, About, Stats}, self()}),
     pieces(S#{open := maps:get(open, S) + 1, left => Size}),
     erlane_prof_agent:hand_over(To, {trace, {all, Stats}, self()}),

@@ -133,21 +133,21 @@ told(_, S) -> {ok, S}.
 -spec counts(sink()) -> {non_neg_integer(), non_neg_integer(), non_neg_integer()}.
 counts(#sink{counts = {Events, Lost}, size = Size}) -> {Events, Lost, Size}.
 
-%% @doc It was closed: writes what there is. Is that all?
--spec rest(sink()) -> {boolean(), sink()}.
+%% @doc It was closed: writes what there is. Is that all, or why not?
+-spec rest(sink()) -> {true | {false, Why :: told | unloaded | {file, term()}}, sink()}.
 rest(#sink{gone = none, trace = Trace} = S) ->
     try
         {Events, Lost, _} = erlane_prof_tracer:info(Trace),
         all(S#sink{counts = {Events, Lost}})
     catch
-        error:_ -> {false, S}
+        error:_ -> {{false, unloaded}, S}
     end;
 rest(S) ->
-    {false, S}.
+    {{false, told}, S}.
 
 all(#sink{size = Before} = S) ->
     case written(S) of
         {ok, #sink{size = Before} = Done} -> {true, Done};
         {ok, More} -> all(More);
-        {stop, _, Stopped} -> {false, Stopped}
+        {stop, Why, Stopped} -> {{false, Why}, Stopped}
     end.

@@ -22,6 +22,9 @@
 -define(GROWTH, 33554432).
 -define(GROWTH_PART, 20).
 -define(PAGE, 4096).
+%% The port keeps some of what it writes, and is silent if it cannot write that when it is closed:
+%% so this is the last that it is given. No event ends like it.
+-define(LAST, <<"erlane_prof_trace_port: this is all">>).
 
 -record(sink, {fd, monitor, rss, size = 0, closed = false}).
 
@@ -48,6 +51,9 @@ tracer(Port) -> Port.
 %% @doc It is closed when it has written all, which nobody waits for here.
 -spec close(port()) -> ok.
 close(Port) ->
+    _ = try port_command(Port, ?LAST)
+        catch error:badarg -> closed
+        end,
     true = exit(Port, kill),
     ok.
 
@@ -126,15 +132,25 @@ told(_, S) ->
 -spec counts(sink()) -> {non_neg_integer(), 0, non_neg_integer()}.
 counts(#sink{size = Size}) -> {Size div ?EVENT_BYTES, 0, Size}.
 
-%% @doc The port was closed: waits for what it still writes. Is that all?
--spec rest(sink()) -> {boolean(), sink()}.
-rest(#sink{monitor = Monitor, fd = Fd} = S0) ->
-    S = case S0 of
-            #sink{closed = true} -> S0;
-            _ ->
-                receive {'DOWN', Monitor, port, _, _} -> S0#sink{closed = true}
-                after ?WRITTEN_MS -> S0
-                end
-        end,
+%% @doc The port was closed: waits for what it still writes. Is that all, or why not?
+-spec rest(sink()) -> {true | {false, Why :: told | late | unwritten | {file, term()}}, sink()}.
+rest(#sink{closed = true} = S) ->
+    {{false, told}, whole(S)};
+rest(#sink{monitor = Monitor} = S0) ->
+    receive
+        {'DOWN', Monitor, port, _, Reason} ->
+            #sink{size = Size, fd = Fd} = S = whole(S0#sink{closed = true}),
+            Last = <<0, (byte_size(?LAST)):32, ?LAST/binary>>,
+            Events = Size - byte_size(Last),
+            case Events >= 0 andalso file:pread(Fd, Events, byte_size(Last)) of
+                {ok, Last} -> {true, S#sink{size = Events}};
+                _ when Reason =:= killed; Reason =:= kill; Reason =:= noproc ->
+                    {{false, unwritten}, S};
+                _ -> {{false, {file, Reason}}, S}
+            end
+    after ?WRITTEN_MS -> {{false, late}, whole(S0)}
+    end.
+
+whole(#sink{fd = Fd} = S) ->
     {ok, Size} = file:position(Fd, eof),
-    {S#sink.closed, S#sink{size = Size}}.
+    S#sink{size = Size}.

@@ -11,13 +11,14 @@
 %% the trace was switched off, `unknown' if it ended otherwise. `format' is that of the bytes: of
 %% the VM's file port or of erlane_prof_tracer, which has `lost' so many events. `top' are functions
 %% of which it was not asked where they return to, as only these call them. `ports' are there if
-%% they were followed.
+%% they were followed. `whole' says why it is not, if that is known there.
 -type about() :: #{began := integer(), ended := integer() | unknown,
                    labels := [{erlane_prof_trace_read:who(), erlane_prof_trace_tree:label()}],
                    own := [erlane_prof_trace_read:who()], bytes := non_neg_integer(),
                    ports => [{erlane_prof_trace_read:who(),
                               erlane_prof_trace_tree:port_about()}],
                    format => port | native, lost => non_neg_integer(),
+                   whole => true | {false, Why :: term()},
                    top => [{mfa(), Callers :: [mfa()]}]}.
 -type pattern() :: module() | {module(), atom(), arity() | '_'}.
 
@@ -129,6 +130,7 @@ notes(#state{tree = Tree, left = Left, about = #{ended := Ended, bytes := Bytes}
         ++ [f("~b events were dropped, as buffers were full: stacks and times around them are what "
               "the others tell", [Lost]) || #{lost := Lost} <- [About], Lost > 0]
         ++ cut(Left)
+        ++ unwritten(maps:get(whole, About, true))
         ++ ["the end of the trace is missing: times are until its last event"
             || Ended =:= unknown, Left =:= whole]
         ++ [f(Text, [N])
@@ -142,6 +144,14 @@ notes(#state{tree = Tree, left = Left, about = #{ended := Ended, bytes := Bytes}
 
 by(#{format := native}) -> "by the native tracer";
 by(_) -> "by the VM's file port".
+
+%% A trace that is ended by what happens to it is told to be so.
+unwritten({false, {file, Why}}) ->
+    [f("the last events could not be written and are lost: ~0tp", [Why])];
+unwritten({false, unwritten}) ->
+    ["the last events could not be written and are lost: the disk may be full"];
+unwritten({false, late}) -> ["the last events were not written in time and are lost"];
+unwritten(_) -> [].
 
 cut(whole) -> [];
 cut({cut, Bytes}) ->

@@ -17,7 +17,7 @@
          everything_needs_force/1, options/1, progress/1]).
 -export([small_buffers/1, which/1]).
 -export([as_code/1, as_forms/1, caller_killed/1, connection_lost/1, worker_killed/1,
-         guard_killed/1, declined/1, full_disk/1, runaway/1,
+         guard_killed/1, declined/1, full_disk/1, full_at_the_end/1, runaway/1,
          unloaded/1, loaded_again/1, no_native/1]).
 -export([work/0, inside/0, leaf/1, tail/1, even/1, odd/1, sum/1, catcher/1, deep/1, through/1,
          server_loop/1,
@@ -34,7 +34,7 @@ groups() ->
             waits_by_reason, lines, only_some, events_limit, asked_to_stop, others_trace,
             trace_off, everything_needs_force, progress],
     There = [as_code, caller_killed, connection_lost, worker_killed, guard_killed, full_disk,
-             runaway],
+             full_at_the_end, runaway],
     [{here_native, [], Here ++ [no_functions, options, small_buffers, which]},
      {here_port, [], Here},
      {there_native, [], There ++ [unloaded, loaded_again]},
@@ -48,6 +48,14 @@ init_per_group(Group, Config) -> erlane_prof_trace_live:init_group(?MODULE, Grou
 
 end_per_group(_Group, _Config) -> erlane_prof_trace_live:end_group().
 
+init_per_testcase(full_at_the_end = Case, Config) ->
+    %% A disk of the peer's own, which is gone with it.
+    Mount = "exec unshare --mount --propagation private sh -c 'mount -t tmpfs -o size=64k tmpfs "
+        "\"$TMPDIR\" && exec \"$@\"' sh ",
+    case os:cmd("unshare --mount --propagation private mount -t tmpfs tmpfs /tmp && echo yes") of
+        "yes\n" -> erlane_prof_trace_live:init_case(?COOKIE, {Mount, ""}, Case, Config);
+        Why -> {skip, "nothing can be mounted here: " ++ Why}
+    end;
 init_per_testcase(full_disk = Case, Config) ->
     %% Files of one megabyte at most.
     erlane_prof_trace_live:init_case(?COOKIE, {"trap '' XFSZ; ulimit -f 2048; exec ", ""}, Case,
@@ -463,6 +471,30 @@ full_disk(Config) ->
     ?assert(Us < 40000000, Us),
     ?assert(noted("could not be written", Profile), Profile),
     ?assert(lists:sum([N || {[busy], N} <- calls(Profile)]) > 1000),
+    clean(Config).
+
+%% What was not written when the disk became full may be all that there is, and is written when the
+%% trace is over: then that it could not be is said all the same.
+full_at_the_end(Config) ->
+    Node = proplists:get_value(node, Config),
+    Fill = filename:join(proplists:get_value(dir, Config), "fill"),
+    Pid = call(Config, erlang, spawn, [?MODULE, server_loop, [none]]),
+    Ping = fun() ->
+                   Pid ! {self(), ping},
+                   receive {Pid, pong} -> ok end
+           end,
+    Work = fun() ->
+                   {error, enospc} = call(Config, file, write_file, [Fill, <<0:(1 bsl 23)>>]),
+                   Ping()
+           end,
+    {ok, Profile} = running(Work, #{node => Node, procs => [Pid]}),
+    ?assert(noted("could not be written", Profile), Profile),
+    ok = call(Config, file, delete, [Fill]),
+    clean(Config),
+    %% With room again all is there, and nothing is said.
+    {ok, Whole} = running(Ping, #{node => Node, procs => [Pid]}),
+    ?assertEqual(1, lists:sum([N || {[server_loop], N} <- calls(Whole)])),
+    [?assertNot(noted(Words, Whole), Whole) || Words <- ["could not be written", "missing"]],
     clean(Config).
 
 %% Everything on a node that has no processor left: it ends by itself, at its limit, and the file,
