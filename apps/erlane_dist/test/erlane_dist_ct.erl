@@ -9,7 +9,7 @@
 -export([tune/2, check/1, on/2, keys/2, tuned/0, tuned/2, tuned/3, settings/1]).
 -export([settings/0, apply_fun/1, hold/1, flood/1, page/0]).
 
--define(WAIT_MS, 10000).
+-define(WAIT_MS, 60000).
 
 start() -> start([]).
 

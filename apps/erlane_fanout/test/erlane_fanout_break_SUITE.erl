@@ -78,8 +78,8 @@ connection(Config) ->
     ok = stop_all(Config),
     {Holes, Notices} = judged(Config),
     ct:pal("~b holes, ~b notices", [Holes, Notices]),
-    %% Else there was nothing to notice.
-    ?assert(Holes > 0).
+    %% There may be no hole: all may have been there already, or not yet on its way.
+    ?assert(Notices > 0).
 
 %% Who hears nothing more of the other node hears at least that. Nothing was missing before.
 quiet(Config) ->

@@ -90,13 +90,13 @@ open(Port, What) ->
     ok = gen_tcp:send(Socket, ["GET /", What, " HTTP/1.1\r\nHost: x\r\n\r\n"]),
     {Socket, opened()}.
 
-%% The process of the stream that was just asked for, monitored: asking it for something makes
-%% sure that the monitor got there before anything that we do next.
+%% The process of the stream that was just asked for, monitored: asking it for something that it
+%% must tell itself makes sure that the monitor got there before anything that we do next.
 opened() ->
     receive
         {stream, Pid} ->
             _ = monitor(process, Pid),
-            {status, _} = process_info(Pid, status),
+            {current_stacktrace, _} = process_info(Pid, current_stacktrace),
             Pid
     after ?WAIT_MS -> error(no_stream)
     end.

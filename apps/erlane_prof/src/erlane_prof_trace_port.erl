@@ -48,10 +48,11 @@ open(File, _Options) ->
 -spec tracer(port()) -> port().
 tracer(Port) -> Port.
 
-%% @doc It is closed when it has written all, which nobody waits for here.
+%% @doc It is closed when it has written all, which nobody waits for here, also not if so much is
+%% queued that it is not given the last bytes any more.
 -spec close(port()) -> ok.
 close(Port) ->
-    _ = try port_command(Port, ?LAST)
+    _ = try port_command(Port, ?LAST, [nosuspend])
         catch error:badarg -> closed
         end,
     true = exit(Port, kill),
