@@ -171,14 +171,14 @@ caught_up(Pid) ->
     real_os:until(fun() ->
                           #{count := Count, lost := Lost} = Report = fan_node:report(Pid),
                           true = Count + Lost >= ?MESSAGES,
-                          true = lists:member({?MESSAGES, strict},
-                                              maps:values(maps:get(last, Report))),
+                          [_] = [N || {N, strict, _} <- maps:values(maps:get(last, Report)),
+                                      N =:= ?MESSAGES],
                           Report
                   end, ?MS).
 
 has(Pid, Id, N) ->
     real_os:until(fun() ->
-                          #{last := #{Id := {N, _}}, errors := []} = R = fan_node:report(Pid),
+                          #{last := #{Id := {N, _, _}}, errors := []} = R = fan_node:report(Pid),
                           R
                   end, ?MS).
 

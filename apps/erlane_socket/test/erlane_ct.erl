@@ -12,7 +12,7 @@
 -export([kill/1, fds/0, detached_fd/0, keep/1, cleanup/0, in_peer/3]).
 -export([traffic/1, moving/0, finish/1]).
 
--define(DEADLINE, 5000).
+-define(DEADLINE, 20000).
 
 -type config() :: [{atom(), term()}].
 
