@@ -13,7 +13,14 @@
 %% @doc One instruction on a binary.
 -spec op(term(), list(), non_neg_integer(), term(), map(), erlane_native_out:state()) ->
           erlane_native_out:state().
-op(bs_start, [V], Dst, _, F, S) -> match(Dst, {bin, place(V, S)}, "true", F, S);
+op(bs_start, [V], Dst, _, F, S) ->
+    case use(V, S) of
+        {term, T} ->
+            {{Is, Place}, S1} = erlane_native_out:known(
+                                  {binary, T}, fun(Sx) -> erlane_native_entry:binary(T, Sx) end, S),
+            match(Dst, {bin, Place}, Is, F, S1);
+        _ -> match(Dst, {bin, place(V, S)}, "true", F, S)
+    end;
 op(bs_get_tail, [V], Dst, _, _, S) -> def(Dst, {bin, place(V, S)}, S);
 op({bs_test_tail, N}, [V], Dst, _, _, S) ->
     #{bits := K} = P = place(V, S),

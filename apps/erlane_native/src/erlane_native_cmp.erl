@@ -4,7 +4,7 @@
 
 -export([compare/4, is/3]).
 
--import(erlane_native_out, [add/3, int/3, float/2, term/2, deopt_unless/3, charge/2]).
+-import(erlane_native_out, [add/2, add/3, int/3, float/2, term/2, deopt_unless/3, charge/2]).
 
 %% Bytes that may be compared at once, which takes some 10 us.
 -define(BYTES, 65536).
@@ -37,6 +37,11 @@ compare(Op, A, B, S) ->
             floats(Op, A, B, S);
         {int, term} when Op =/= '=:=', Op =/= '=/=' -> ints(Op, A, B, S);
         {term, int} when Op =/= '=:=', Op =/= '=/=' -> ints(Op, A, B, S);
+        {int, term} -> int_or_not(Op, A, B, S);
+        {term, int} -> int_or_not(Op, B, A, S);
+        {K, term} when K =:= atom; K =:= nil -> word(Op, A, B, S);
+        {term, K} when K =:= atom; K =:= nil -> word(Op, A, B, S);
+        {term, term} -> unknown(Op, A, B, S);
         _ -> terms(Op, A, B, S)
     end.
 
@@ -120,17 +125,56 @@ identical_floats(Op, A, B, S0) ->
         '=/=' -> add(value, ["xor i1 ", Same, ", true"], S8)
     end.
 
-%% Terms: equal words are the same atom; all else is asked of the VM, if it answers soon.
+%% Whether a term is this integer: one of another kind, or a larger one, is not.
+int_or_not(Op, {int, M, _} = I, T, S) when M =/= signed -> terms(Op, I, T, S);
+int_or_not(Op, {c, N} = I, T, S) when N < -(1 bsl 59); N >= 1 bsl 59 -> terms(Op, I, T, S);
+int_or_not(Op, I, {term, T}, S0) ->
+    {{Is, V}, S1} = case I of
+                        {c, _} -> erlane_native_term:small(T, S0);
+                        _ -> erlane_native_term:long(T, S0)
+                    end,
+    {X, S2} = int(I, signed, S1),
+    {E, S3} = add(value, ["icmp eq i64 ", V, ", ", X], S2),
+    {Same, S4} = add(value, ["and i1 ", Is, ", ", E], S3),
+    case Op of
+        '=:=' -> {Same, S4};
+        '=/=' -> add(value, ["xor i1 ", Same, ", true"], S4)
+    end.
+
+%% Atoms and the empty list are the same word, or not the same.
+word(Op, A, B, S0) when Op =:= '=:='; Op =:= '=='; Op =:= '=/='; Op =:= '/=' ->
+    {X, S1} = term(A, S0),
+    {Y, S2} = term(B, S1),
+    add(value, ["icmp ", predicate(Op, signed), " i64 ", X, ", ", Y], S2);
+word(Op, A, B, S) -> terms(Op, A, B, S).
+
+%% Two terms: their words say it, mostly.
+unknown('=/=', A, B, S) -> negated('=:=', A, B, S);
+unknown('/=', A, B, S) -> negated('==', A, B, S);
+unknown('>=', A, B, S) -> negated('<', A, B, S);
+unknown('>', A, B, S) -> unknown('<', B, A, S);
+unknown('=<', A, B, S) -> negated('<', B, A, S);
+unknown(Op, {term, X} = A, {term, Y} = B, S0) ->
+    {{Sure, Answer}, S1} = erlane_native_term:same(Op, X, Y, S0),
+    {Slot, S2} = erlane_native_out:tmp(S1),
+    {Ask, S3} = erlane_native_out:label(erlane_native_out:alloca(Slot, "i1", S2)),
+    {Done, S4} = erlane_native_out:label(S3),
+    S5 = add(["br i1 ", Sure, ", label %", Done, ", label %", Ask, ", !prof !0"],
+             add(["store i1 ", Answer, ", i1* ", Slot], S4)),
+    {R, S6} = terms(Op, A, B, erlane_native_out:block(Ask, S5)),
+    S7 = add(["br label %", Done], add(["store i1 ", R, ", i1* ", Slot], S6)),
+    add(value, ["load i1, i1* ", Slot], erlane_native_out:block(Done, S7)).
+
+negated(Op, A, B, S0) ->
+    {R, S} = unknown(Op, A, B, S0),
+    add(value, ["xor i1 ", R, ", true"], S).
+
+%% What their words do not say is asked of the VM, if it answers soon.
 terms(Op, A, B, S0) ->
     {X, S1} = term(A, S0),
     {Y, Sy} = term(B, S1),
     S2 = soon({A, X}, {B, Y}, charge(?COMPARE, Sy)),
-    Immediate = lists:any(fun(K) -> K =:= atom orelse K =:= nil end, [kind(A), kind(B)]),
     case Op of
-        _ when Immediate, (Op =:= '=:=' orelse Op =:= '==') ->
-            add(value, ["icmp eq i64 ", X, ", ", Y], S2);
-        _ when Immediate, (Op =:= '=/=' orelse Op =:= '/=') ->
-            add(value, ["icmp ne i64 ", X, ", ", Y], S2);
         _ when Op =:= '=:='; Op =:= '=/=' ->
             {R, S3} = add(value, ["call i32 @enif_is_identical(i64 ", X, ", i64 ", Y, ")"], S2),
             add(value, ["icmp ", case Op of '=:=' -> "ne"; _ -> "eq" end, " i32 ", R, ", 0"], S3);
@@ -163,16 +207,31 @@ place(_) -> [].
 %% @doc A test of a kind as a truth value.
 -spec is(atom(), value(), erlane_native_out:state()) ->
           {erlane_native_out:name(), erlane_native_out:state()}.
-is(Test, {term, T}, S0) ->
-    {Type, S1} = add(value, ["call i32 @enif_term_type(i8* %env, i64 ", T, ")"], S0),
-    case code(Test) of
-        {either, I, J} ->
-            {A, S2} = add(value, ["icmp eq i32 ", Type, ", ", I], S1),
-            {B, S3} = add(value, ["icmp eq i32 ", Type, ", ", J], S2),
-            add(value, ["or i1 ", A, ", ", B], S3);
-        I ->
-            add(value, ["icmp eq i32 ", Type, ", ", I], S1)
-    end;
+is(is_integer, {term, T}, S0) ->
+    {{Small, _}, S1} = erlane_native_term:small(T, S0),
+    or_else(Small, fun(S) -> type_is("5", T, S) end, S1);
+is(is_number, {term, T}, S0) ->
+    {{Small, _}, S1} = erlane_native_term:small(T, S0),
+    or_else(Small, fun(S) -> type_is({either, "3", "5"}, T, S) end, S1);
+is(is_float, {term, T}, S0) ->
+    {{Is, _}, S} = erlane_native_term:double(T, S0),
+    {Is, S};
+is(is_atom, {term, T}, S) -> erlane_native_term:atom(T, S);
+is(is_boolean, V = {term, _}, S0) ->
+    {True, S1} = word('=:=', V, {k, true}, S0),
+    {False, S2} = word('=:=', V, {k, false}, S1),
+    add(value, ["or i1 ", True, ", ", False], S2);
+is(is_list, V = {term, T}, S0) ->
+    {{Cell, _, _}, S1} = erlane_native_term:cell(T, S0),
+    {Nil, S2} = word('=:=', V, {k, []}, S1),
+    add(value, ["or i1 ", Cell, ", ", Nil], S2);
+is(is_tuple, {term, T}, S0) ->
+    {{Is, _, _}, S} = erlane_native_term:tuple(T, S0),
+    {Is, S};
+is(Test, {term, T}, S) when Test =/= is_binary -> type_is(code(Test), T, S);
+is(is_binary, {term, T}, S0) ->
+    {R, S} = add(value, ["call i32 @enif_is_binary(i8* %env, i64 ", T, ")"], charge(?COMPARE, S0)),
+    add(value, ["icmp ne i32 ", R, ", 0"], S);
 is(Test, V, S) ->
     Kind = case kind(V) of
                K when (K =:= bytes orelse K =:= compound), element(1, V) =:= k ->
@@ -187,15 +246,31 @@ is(Test, V, S) ->
            end,
     {atom_to_list(Kind), S}.
 
+%% The second question only where the first says no.
+or_else(First, Second, S0) ->
+    {Slot, S1} = erlane_native_out:tmp(S0),
+    {Ask, S2} = erlane_native_out:label(erlane_native_out:alloca(Slot, "i1", S1)),
+    {Done, S3} = erlane_native_out:label(S2),
+    S4 = add(["br i1 ", First, ", label %", Done, ", label %", Ask, ", !prof !0"],
+             add(["store i1 true, i1* ", Slot], S3)),
+    {R, S5} = Second(erlane_native_out:block(Ask, S4)),
+    S6 = add(["br label %", Done], add(["store i1 ", R, ", i1* ", Slot], S5)),
+    add(value, ["load i1, i1* ", Slot], erlane_native_out:block(Done, S6)).
+
+type_is(Code, T, S0) ->
+    {Type, S1} = add(value, ["call i32 @enif_term_type(i8* %env, i64 ", T, ")"], S0),
+    case Code of
+        {either, I, J} ->
+            {A, S2} = add(value, ["icmp eq i32 ", Type, ", ", I], S1),
+            {B, S3} = add(value, ["icmp eq i32 ", Type, ", ", J], S2),
+            add(value, ["or i1 ", A, ", ", B], S3);
+        I ->
+            add(value, ["icmp eq i32 ", Type, ", ", I], S1)
+    end.
+
 %% The numbers of ErlNifTermType, which are part of the interface.
-code(is_atom) -> "1";
 code(is_bitstring) -> "2";
-code(is_float) -> "3";
-code(is_integer) -> "5";
-code(is_number) -> {either, "3", "5"};
-code(is_list) -> "6";
 code(is_map) -> "7";
 code(is_pid) -> "8";
 code(is_reference) -> "10";
-code(is_tuple) -> "11";
 code(Test) -> throw({unsupported, [atom_to_list(Test), " of this value"]}).

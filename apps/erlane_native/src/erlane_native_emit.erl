@@ -8,7 +8,7 @@
 -export([ins/3]).
 
 -import(erlane_native_out, [add/2, add/3, def/3, use/2, int/3, word/3, low/2, float/2, bool/2,
-                            term/2, atom/2, deopt_unless/3]).
+                            deopt_unless/3]).
 
 %% @doc One instruction of a function whose types and plans are known.
 -spec ins(erlane_native_ssa:ins(), map(), erlane_native_out:state()) -> erlane_native_out:state().
@@ -26,6 +26,7 @@ op(ok, [{v, V}], Dst, _, _, _, S) ->
     def(Dst, {bool, Cond}, S);
 op(phi, _, _, _, _, _, S) ->
     S;
+op(Op, Args, Dst, _, list, _, S) -> erlane_native_list:op(Op, Args, Dst, S);
 op({bif, Op}, Args, Dst, {int, _, _} = T, Plan, _, S)
   when Op =/= trunc, Op =/= round, Op =/= floor, Op =/= ceil, Op =/= byte_size, Op =/= bit_size ->
     {R, S1} = arith(Op, [use(A, S) || A <- Args], Plan, S),
@@ -54,75 +55,10 @@ op({bif, Op}, [A, B], Dst, bool, _, _, S) ->
 op({bif, Test}, [A], Dst, bool, _, _, S) ->
     {R, S1} = erlane_native_cmp:is(Test, use(A, S), S),
     def(Dst, {bool, R}, S1);
-op(put_tuple, Args, Dst, term, _, _, S) ->
-    {T, S1} = term({tuple, [use(A, S) || A <- Args]}, S),
-    def(Dst, {term, T}, S1);
-op(put_list, [H, T], Dst, term, _, _, S) ->
-    {Head, S1} = term(use(H, S), S),
-    {Tail, S2} = term(use(T, S), S1),
-    {R, S3} = add(value, ["call i64 @enif_make_list_cell(i8* %env, i64 ", Head, ", i64 ", Tail,
-                          ")"], S2),
-    def(Dst, {term, R}, S3);
 op(bs_empty, [], Dst, _, _, _, S) -> def(Dst, {k, <<>>}, S);
 op({bs_create, _} = Op, Args, Dst, buf, _, _, S) -> erlane_native_build:op(Op, Args, Dst, S);
-op(is_nonempty_list, [A], Dst, bool, _, _, S) ->
-    {C, S1} = cell(use(A, S), S),
-    def(Dst, {bool, C}, S1);
-op(Op, [A], Dst, term, _, _, S) when Op =:= get_hd; Op =:= get_tl ->
-    {C, S1} = cell(use(A, S), S),
-    S2 = deopt_unless(C, "a term is not a list cell", S1),
-    {R, S3} = add(value, ["load i64, i64* ", case Op of get_hd -> "%slot"; _ -> "%slot2" end], S2),
-    def(Dst, {term, R}, S3);
-op(get_tuple_element, [A, {c, I}], Dst, term, _, _, S) ->
-    {C, S1} = elements(use(A, S), S),
-    S2 = deopt_unless(C, "a term is not a tuple", S1),
-    {N, S3} = add(value, "load i32, i32* %count", S2),
-    {Big, S4} = add(value, ["icmp sgt i32 ", N, ", ", n(I)], S3),
-    {T, S5} = element_at(I, deopt_unless(Big, "a tuple is too short", S4)),
-    def(Dst, {term, T}, S5);
-op(is_tagged_tuple, [A, {c, Size}, {c, Tag}], Dst, bool, _, _, S) when is_atom(Tag), Size > 0 ->
-    %% The first element is read only where there is one.
-    S1 = erlane_native_out:alloca(["%tag", n(Dst), "_", head(S)], "i1", S),
-    Slot = ["%tag", n(Dst), "_", head(S)],
-    {C, S2} = elements(use(A, S), add(["store i1 false, i1* ", Slot], S1)),
-    {N, S3} = add(value, "load i32, i32* %count", S2),
-    {Same, S4} = add(value, ["icmp eq i32 ", N, ", ", n(Size)], S3),
-    {Both, S5} = add(value, ["and i1 ", C, ", ", Same], S4),
-    {Yes, S6} = erlane_native_out:label(S5),
-    {Done, S7} = erlane_native_out:label(S6),
-    S8 = add(["br i1 ", Both, ", label %", Yes, ", label %", Done], S7),
-    {T, S9} = element_at(0, erlane_native_out:block(Yes, S8)),
-    {Atom, S10} = atom(Tag, S9),
-    {Eq, S11} = add(value, ["icmp eq i64 ", T, ", ", Atom], S10),
-    S12 = add(["br label %", Done], add(["store i1 ", Eq, ", i1* ", Slot], S11)),
-    {R, S13} = add(value, ["load i1, i1* ", Slot], erlane_native_out:block(Done, S12)),
-    def(Dst, {bool, R}, S13);
 op(Op, Args, Dst, Type, _, F, S) ->
     erlane_native_bits:op(Op, Args, Dst, Type, F, S).
-
-head(#{head := H}) -> n(H).
-
-cell({term, T}, S0) ->
-    {R, S1} = add(value, ["call i32 @enif_get_list_cell(i8* %env, i64 ", T,
-                          ", i64* %slot, i64* %slot2)"], S0),
-    add(value, ["icmp ne i32 ", R, ", 0"], S1);
-cell({k, []}, S) -> {"false", S};
-cell({c, _}, S) -> {"false", S};
-cell({K, _}, S) when K =:= float; K =:= bool -> {"false", S};
-cell({int, _, _}, S) -> {"false", S};
-cell(_, _) -> throw({unsupported, "a list operation on this value"}).
-
-elements({term, T}, S0) ->
-    S = add("store i32 -1, i32* %count", S0),
-    {R, S1} = add(value, ["call i32 @enif_get_tuple(i8* %env, i64 ", T,
-                          ", i32* %count, i64** %elements)"], S),
-    add(value, ["icmp ne i32 ", R, ", 0"], S1);
-elements(_, _) -> throw({unsupported, "a tuple operation on this value"}).
-
-element_at(I, S0) ->
-    {P, S1} = add(value, "load i64*, i64** %elements", S0),
-    {E, S2} = add(value, ["getelementptr i64, i64* ", P, ", i64 ", n(I)], S1),
-    add(value, ["load i64, i64* ", E], S2).
 
 %% Integers. What comes out is as wide as the plan says.
 arith(Op, [A, B], wrap, S) when Op =:= 'bsl' ->

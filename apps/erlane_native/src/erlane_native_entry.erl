@@ -3,7 +3,7 @@
 %% gave way. Pure.
 -module(erlane_native_entry).
 
--export([enter/4, resume/2]).
+-export([enter/4, resume/2, binary/2]).
 
 -import(erlane_native_out, [add/2, add/3, block/2, deopt_unless/3]).
 -import(erlane_native_slots, [machine/1]).
@@ -12,6 +12,8 @@
 %% less takes no longer than the question.
 -define(PART, 128).
 -define(LARGE, 1024).
+%% Fuel of opening a binary.
+-define(OPEN, 150).
 
 %% @doc Takes the arguments of a head out of the terms at `%argv'; what is not as guessed makes
 %% BEAM run it all.
@@ -47,6 +49,34 @@ argument(I, Type, Name, S0) ->
         _ ->
             add(["store i64 ", T, ", i64* ", Name], S2)
     end.
+
+%% @doc Opens a term that may be a binary: whether it is one, and the place where it begins. A bit
+%% string that is none, or begins within a byte, is left to BEAM.
+-spec binary(erlane_native_out:name(), erlane_native_out:state()) ->
+          {{erlane_native_out:name(), map()}, erlane_native_out:state()}.
+binary(T, S0) ->
+    {Slots, S1} = lists:mapfoldl(fun(Type, Sx) ->
+                                     {Slot, Sy} = erlane_native_out:tmp(Sx),
+                                     {{Slot, Type}, erlane_native_out:alloca(Slot, Type, Sy)}
+                                 end, S0, ["i1", "i8*", "i64"]),
+    {[No, Yes, Done], S2} = lists:mapfoldl(fun(_, S) -> erlane_native_out:label(S) end, S1,
+                                           [no, yes, done]),
+    Store = fun(Values, S) ->
+                lists:foldl(fun({{Slot, Type}, V}, Sx) ->
+                                add(["store ", Type, " ", V, ", ", Type, "* ", Slot], Sx)
+                            end, S, lists:zip(Slots, Values))
+            end,
+    {Type, S3} = add(value, ["call i32 @enif_term_type(i8* %env, i64 ", T, ")"],
+                     erlane_native_out:charge(?OPEN, Store(["false", "null", "0"], S2))),
+    {Bits, S4} = add(value, ["icmp eq i32 ", Type, ", 2"], S3),
+    S5 = add(["br i1 ", Bits, ", label %", Yes, ", label %", No], S4),
+    {Data, Size, S6} = bytes(T, fun(What) -> "a term is not " ++ What end, block(Yes, S5)),
+    S7 = add(["br label %", Done], Store(["true", Data, Size], S6)),
+    S8 = block(Done, add(["br label %", Done], block(No, S7))),
+    {[Is, D, Z], S9} = lists:mapfoldl(fun({Slot, Ty}, S) ->
+                                          add(value, ["load ", Ty, ", ", Ty, "* ", Slot], S)
+                                      end, S8, Slots),
+    {{Is, #{term => T, data => D, size => Z, pos => "0", bits => 0}}, S9}.
 
 %% To show the bytes of a binary that begins within a byte the VM copies them all. A part of no
 %% bytes is asked first, which costs the same for all sizes. Releases that make small parts anew, at

@@ -24,6 +24,7 @@
 -define(REPAIR, '\nrepair').
 -define(LOAD, '\nload').
 -define(RARE, '\nrare').
+-define(INNER, '\ninner').
 %% Nodes of the syntax tree of a function that is inlined.
 -define(SMALL, 300).
 
@@ -134,7 +135,7 @@ user(Forms, Units, Companion, Binary) ->
         ++ lists:append([form(F, Copied, Native, Graph, Units, Companion, Anno) || F <- Body])
         ++ [resume(U, Native ++ Copied, Companion, Anno) || U <- Units]
         ++ [rare(Units, Companion, Anno)]
-        ++ frames(Module, Units, Copied, Anno)
+        ++ frames(Module, Units, Copied, inner(Body, Native ++ Copied), Anno)
         ++ [known(Companion, Binary, Anno), on_load(OnLoad, Anno)]
         ++ Eof.
 
@@ -286,8 +287,8 @@ guards(Vars, Kinds, L) ->
 
 %% Repairs a stack that has frames of definitions. An exception passes here once for each call
 %% around it that was put there; after the first time nothing is left to be done.
-frames(Module, Units, Copied, L) ->
-    [H, T] = [{var, L, V} || V <- ['H', 'T']],
+frames(Module, Units, Copied, Inner, L) ->
+    [H, T, F0] = [{var, L, V} || V <- ['H', 'T', 'F']],
     Any = {var, L, '_'},
     Raw = lists:usort([beam(F) || {F, _} <- Copied ++ [FA || {FA, _, _} <- Units]]
                       ++ [resume_name(FA) || {FA, _, _} <- Units]),
@@ -299,13 +300,37 @@ frames(Module, Units, Copied, L) ->
      {function, L, ?RAW, 1,
       [{clause, L, [{cons, L, {tuple, L, [{atom, L, Module}, {atom, L, F}, Any, Any]}, Any}], [],
         [{atom, L, true}]} || F <- Raw]
+      ++ [{clause, L, [{cons, L, {tuple, L, [{atom, L, Module}, F0, Any, Any]}, T}], [],
+           [{op, L, 'orelse', {op, L, '=/=', {call, L, {atom, L, ?INNER}, [F0]}, F0},
+             {call, L, {atom, L, ?RAW}, [T]}}]} || Inner =/= []]
       ++ [{clause, L, [{cons, L, Any, T}], [], [{call, L, {atom, L, ?RAW}, [T]}]},
           {clause, L, [{nil, L}], [], [{atom, L, false}]}]},
-     repair(Module, Units, Copied, L)].
+     repair(Module, Units, Copied, Inner, L)]
+        ++ [{function, L, ?INNER, 1, [{clause, L, [F0], [], [renamed(Inner, L)]}]} || Inner =/= []].
+
+%% Functions that the compiler makes of comprehensions and funs, by how their names begin in a
+%% definition and in the source.
+inner(Body, Defined) ->
+    [{["-", atom_to_list(beam(F)), $/, integer_to_list(A), $-],
+      ["-", atom_to_list(F), $/, integer_to_list(A), $-]}
+     || {function, _, F, A, Clauses} <- Body, lists:member({F, A}, Defined), makes(Clauses)].
+
+makes(T) when is_tuple(T), tuple_size(T) > 0 ->
+    lists:member(element(1, T), [lc, bc, mc, 'fun', named_fun]) orelse makes(tuple_to_list(T));
+makes([H | T]) -> makes(H) orelse makes(T);
+makes(_) -> false.
+
+renamed(Inner, L) ->
+    Pairs = [{lists:flatten(Old), lists:flatten(New)} || {Old, New} <- Inner],
+    erl_parse:map_anno(
+      fun(_) -> L end,
+      parse(["case [list_to_atom(New ++ lists:nthtail(length(Old), atom_to_list(F)))"
+             " || {Old, New} <- ", io_lib:format("~tp", [Pairs]), ","
+             " lists:prefix(Old, atom_to_list(F))] of [G] -> G; [] -> F end."])).
 
 %% Renames the frames of definitions, and drops those of what was put around them.
-repair(Module, Units, Copied, L) ->
-    [A, I, T, H] = [{var, L, V} || V <- ['A', 'I', 'T', 'H']],
+repair(Module, Units, Copied, Inner, L) ->
+    [A, I, T, H, F0] = [{var, L, V} || V <- ['A', 'I', 'T', 'H', 'F']],
     M = {atom, L, Module},
     Rest = {call, L, {atom, L, ?REPAIR}, [T]},
     Frame = fun(F) -> {cons, L, {tuple, L, [M, {atom, L, F}, A, I]}, T} end,
@@ -321,6 +346,9 @@ repair(Module, Units, Copied, L) ->
          || {FA, _, _} <- Units]
      ++ [{clause, L, [{cons, L, {tuple, L, [N, F, {var, L, '_'}, {var, L, '_'}]}, T}], [], [Rest]}
          || {N, F} <- [{M, {atom, L, ?RARE}}, {{atom, L, erlane_native_verify}, {var, L, '_'}}]]
+     ++ [{clause, L, [{cons, L, {tuple, L, [M, F0, A, I]}, T}], [],
+          [{cons, L, {tuple, L, [M, {call, L, {atom, L, ?INNER}, [F0]}, A, I]}, Rest}]}
+         || Inner =/= []]
      ++ [{clause, L, [{cons, L, H, T}], [], [{cons, L, H, Rest}]},
          {clause, L, [{nil, L}], [], [{nil, L}]}]}.
 

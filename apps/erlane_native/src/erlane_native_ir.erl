@@ -24,7 +24,7 @@
 %% a field was matched whose value has the type. `buf': a binary that is being built.
 -type machine() :: signed | unsigned | 32 | 128 | 256.
 %% 32 bits without a sign are for divisions only; their result has 64.
--type plan() :: plain | wrap | {plain, machine()} | {checked, machine(), signed | unsigned}.
+-type plan() :: plain | list | wrap | {plain, machine()} | {checked, machine(), signed | unsigned}.
 %% How an integer operation is done: on the lowest 64 bits; in a machine integer that holds all
 %% operands and the result; or in a wider one, and then tested for 64 bits.
 -type unit() :: #{entry := erlane_native_ssa:fa(), heads := [erlane_native_ssa:fa()],
@@ -43,18 +43,16 @@
            #{erlane_native_ssa:fa() => [atom()]}) -> unit().
 unit(Entry, All, Specs) ->
     Functions = reach([Entry], All, #{}),
-    _ = [throw({refused, Line, "walks or builds a list, which BEAM does faster"})
-         || F <- maps:values(Functions), {_, Op, _, Line} <- all_ins(F),
-            Op =:= get_hd orelse Op =:= get_tl orelse Op =:= put_list],
     Low = maps:map(fun(_, F) -> lowonly(F) end, Functions),
     Kinds = erlane_native_kinds:params(Functions, Specs),
     %% A buffer is one whatever it begins with; all else follows from the calls.
     Unknown = maps:map(fun(_, Ks) -> [case K of buf -> buf; _ -> none end || K <- Ks] end, Kinds),
     Rets0 = maps:map(fun(_, _) -> none end, Functions),
+    Floats = maps:map(fun(_, _) -> #{} end, Functions),
     {Params, Rets, Bodies} =
         cheaper(fun(Range) ->
                     Seed = [seed(K, Range) || K <- maps:get(Entry, Kinds)],
-                    fix(Functions, Low, Unknown#{Entry => Seed}, Rets0, 0)
+                    fix(Functions, Low, Unknown#{Entry => Seed}, Rets0, Kinds, Floats, 0)
                 end),
     _ = [throw({refused, maps:get(line, maps:get(FA, Functions)), "a comprehension or fun"})
          || FA <- heads(Entry, Functions), synthetic(FA)],
@@ -163,14 +161,19 @@ heads([FA | Rest], Functions, Jumps, Seen) ->
     heads(Jumps(maps:get(FA, Functions)) ++ Rest, Functions, Jumps, Seen#{FA => true}).
 
 %% Bodies are run with the parameters and results known so far, until nothing new comes.
-fix(Functions, Low, Params, Rets, Round) ->
-    Bodies = maps:map(fun(FA, F) -> body(F, maps:get(FA, Params), maps:get(FA, Low), Rets) end,
+fix(Functions, Low, Params, Rets, Kinds, Floats, Round) ->
+    Bodies = maps:map(fun(FA, F) ->
+                          body(F, maps:get(FA, Params), maps:get(FA, Low), Rets,
+                               maps:get(FA, Floats))
+                      end,
                       maps:filter(fun(FA, _) ->
                                       not lists:member(none, maps:get(FA, Params))
                                   end, Functions)),
     Edges = lists:append([E || #{edges := E} <- maps:values(Bodies)]),
     NextParams = lists:foldl(fun({To, Types, Line}, Acc) ->
-                                 maps:update_with(To, fun(P) -> flow(P, Types, To, Line, Round) end,
+                                 Bets = [bet(K, T) || {K, T} <- lists:zip(maps:get(To, Kinds),
+                                                                          Types)],
+                                 maps:update_with(To, fun(P) -> flow(P, Bets, To, Line, Round) end,
                                                   Acc)
                              end, Params, Edges),
     NextRets = maps:map(fun(FA, R) ->
@@ -180,11 +183,24 @@ fix(Functions, Low, Params, Rets, Round) ->
                                 _ -> R
                             end
                         end, Rets),
-    case {NextParams, NextRets} of
-        {Params, Rets} when map_size(Bodies) =:= map_size(Functions) -> {Params, Rets, Bodies};
-        {Params, Rets} -> throw({refused, 0, "a function of the loop is never reached"});
-        _ -> fix(Functions, Low, NextParams, NextRets, Round + 1)
+    NextFloats = maps:map(fun(FA, Fs) ->
+                              case Bodies of
+                                  #{FA := #{floats := New}} -> New;
+                                  _ -> Fs
+                              end
+                          end, Floats),
+    case {NextParams, NextRets, NextFloats} of
+        {Params, Rets, Floats} when map_size(Bodies) =:= map_size(Functions) ->
+            {Params, Rets, Bodies};
+        {Params, Rets, Floats} -> throw({refused, 0, "a function of the loop is never reached"});
+        _ -> fix(Functions, Low, NextParams, NextRets, Kinds, NextFloats, Round + 1)
     end.
+
+%% What comes out of a list or a tuple is what its uses say, if they say anything: tested where it is
+%% handed on. So the loop has it in a register.
+bet(int, term) -> int_type(erlane_native_range:signed());
+bet(float, term) -> float;
+bet(_, T) -> T.
 
 %% Results join like arguments do, but what is not always of one kind is a term.
 returned(R, none, _) -> R;
@@ -260,12 +276,12 @@ widest({_, Hi} = R) ->
     end.
 
 %% One run through a body, whose blocks come in an order in which a definition is before its uses.
-body(#{args := Args, order := Order, blocks := Blocks}, Params, Low, Rets) ->
+body(#{args := Args, order := Order, blocks := Blocks}, Params, Low, Rets, Floats) ->
     Types = maps:from_list(lists:zip(Args, Params)),
     S = lists:foldl(fun(L, S0) -> block(L, maps:get(L, Blocks), S0) end,
                     #{types => Types, plans => #{}, defs => #{}, refs => #{0 => #{}}, edges => [],
-                      low => Low, known => Rets, rets => []}, Order),
-    maps:with([types, plans, edges, rets], S).
+                      low => Low, known => Rets, rets => [], floats => Floats}, Order),
+    maps:with([types, plans, edges, rets, floats], S).
 
 block(L, {Ins, Last}, #{refs := Refs} = S0) ->
     Ref = maps:get(L, Refs, #{}),
@@ -338,16 +354,40 @@ ins({Dst, Op, Args, Line}, Ref, #{types := Types, plans := Plans, defs := Defs, 
              phi -> [type(V, Ref, S) || {V, _} <- Args];
              _ -> [type(A, Ref, S) || A <- Args]
          end,
+    Float = is_map_key(Dst, maps:get(floats, S)),
     %% What a call gives that has not been followed yet, nothing is known of.
     Unknown = Op =/= phi andalso lists:member(none, Ts),
     {Type, Plan} = try Unknown orelse result(Op, Ts, Args, maps:get(Dst, Low, none))
                    of
                        true -> {none, plain};
+                       _ when Float -> {float, plain};
                        Result -> Result
                    catch throw:{unsupported, Why} -> throw({refused, Line, Why})
                    end,
-    S#{types := Types#{Dst => Type}, plans := Plans#{Dst => Plan},
-       defs := Defs#{Dst => {Op, Args}}}.
+    floats(Op, Args, Ts, S#{types := Types#{Dst => Type}, plans := Plans#{Dst => Plan},
+                            defs := Defs#{Dst => {Op, Args}}}).
+
+%% What is computed of terms and put together with a float is a bet on floats, too.
+floats({bif, Op}, [A, B], [TA, TB], S) when Op =:= '+'; Op =:= '-'; Op =:= '*'; Op =:= '/' ->
+    if
+        TA =:= float -> floats(B, S);
+        TB =:= float -> floats(A, S);
+        true -> S
+    end;
+floats({float, _}, [A, B], _, S) -> floats(A, floats(B, S));
+floats({float, convert}, [A], _, S) -> floats(A, S);
+floats(_, _, _, S) -> S.
+
+floats({v, V}, #{defs := Defs, types := Types, floats := Floats} = S) ->
+    case Defs of
+        #{V := {{bif, Op}, [{v, A}, {v, B}]}} when Op =:= '+'; Op =:= '-'; Op =:= '*' ->
+            case lists:all(fun(X) -> lists:member(maps:get(X, Types), [term, float]) end, [A, B]) of
+                true -> S#{floats := Floats#{V => true}};
+                false -> S
+            end;
+        _ -> S
+    end;
+floats(_, S) -> S.
 
 %% Type of a result and plan of the operation.
 result(ok, [_], _, _) -> {bool, plain};
@@ -387,22 +427,18 @@ result({math, _}, _, _, _) -> {float, plain};
 result({float, Op}, _, _, _) when Op =:= put; Op =:= convert; Op =:= get;
                                   Op =:= '+'; Op =:= '-'; Op =:= '*'; Op =:= '/' ->
     {float, plain};
-result(Op, Ts, _, _) when Op =:= put_tuple; Op =:= put_list ->
-    _ = [throw({unsupported, "a place within a byte in a tuple or list"})
-         || T <- Ts, B <- [bits(T)], is_integer(B), B > 0],
-    {term, plain};
 result(bs_empty, [], _, _) -> {{k, <<>>}, plain};
 result({bs_create, Segments}, Ts, Args, _) -> {create(Segments, Ts, Args), plain};
-result(Op, [_ | _], _, _) when Op =:= get_hd; Op =:= get_tl; Op =:= get_tuple_element ->
-    {term, plain};
-result(Op, [_ | _], _, _) when Op =:= is_nonempty_list; Op =:= is_tagged_tuple -> {bool, plain};
 result(Op, Ts, Args, _) ->
-    bits_op(Op, Ts, Args).
+    case erlane_native_list:type(Op, Ts) of
+        none -> bits_op(Op, Ts, Args);
+        Type -> {Type, list}
+    end.
 
 bits_op(bs_start, [{bin, K}], _) -> {{bin, K}, plain};
 bits_op(bs_start, [{field, K, _}], _) -> {{bin, K}, plain};
-bits_op(bs_start, _, _) ->
-    throw({unsupported, "matches a binary that is not an argument"});
+bits_op(bs_start, [term], _) -> {{bin, 0}, plain};
+bits_op(bs_start, _, _) -> throw({unsupported, "matches in what is not a binary"});
 bits_op({bs_test_tail, _}, _, _) -> {bool, plain};
 bits_op({bs_ensure, _, _}, [T], _) -> {{bin, place(T)}, plain};
 bits_op({bs_string, S}, [T], _) -> {{bin, (place(T) + bit_size(S)) rem 8}, plain};
@@ -664,10 +700,11 @@ weight({math, F}) when F =:= sqrt; F =:= floor; F =:= ceil -> 30;
 %% Large arguments take `pow', `sin' and `tan' far longer than usual ones.
 weight({math, _}) -> 200;
 weight({call, _}) -> 4;
-weight(Op) when Op =:= put_tuple; Op =:= put_list; Op =:= get_hd; Op =:= get_tl;
-                Op =:= is_nonempty_list; Op =:= get_tuple_element; Op =:= is_tagged_tuple -> 12;
+weight(Op) when Op =:= get_hd; Op =:= get_tl; Op =:= is_nonempty_list; Op =:= is_tagged_tuple;
+                Op =:= get_tuple_element; Op =:= {bif, element} -> 4;
 weight({bs_match, binary, _, _, _}) -> 20;
 weight({bs_create, Segments}) -> 6 * length(Segments);
 weight({bs_string, S}) -> byte_size(S);
 weight(bs_utf8) -> 6;
+weight(bs_start) -> 10;
 weight(_) -> 2.

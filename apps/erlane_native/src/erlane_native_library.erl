@@ -13,6 +13,7 @@ header(Name, Good, Reasons, Atoms) ->
         ++ [{"counts", 0}, {"meter", 2}],
     Count = length(Nifs),
     Module = latin1(Name),
+    Direct = [] =/= erlane_native_term:gate([Text || {ok, Text, _} <- Good]),
     Strings = [{"module", Module}, {"variant", <<"beam.vanilla">>},
                {"erts", <<"erts-13.0">>}]
         ++ [{["f_", F], iolist_to_binary(F)} || {F, _} <- Nifs]
@@ -45,7 +46,9 @@ header(Name, Good, Reasons, Atoms) ->
                  n(byte_size(latin1(A))), ")"]
        end, "\n  store i64 %v", n(I), ", i64* getelementptr (i64, i64* @atoms, i64 ", n(I), ")\n"]
       || {I, A} <- indexed(Atoms)],
+     [["  %probed = call i8 @probe(i8* %env)\n  store i8 %probed, i8* @direct\n"] || Direct],
      "  ret i32 0\n}\n",
+     [erlane_native_term:functions() || Direct],
      erlane_native_runtime:functions(Reasons)].
 
 indexed(List) -> lists:zip(seq(List), List).

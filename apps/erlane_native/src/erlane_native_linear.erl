@@ -24,7 +24,35 @@ check(#{order := Order, blocks := Blocks, line := Line}, Types, Params) ->
     _ = [throw({refused, L, "a binary that is built goes on in two ways"})
          || {I, {V, A, L}} <- indexed(Uses), {J, {W, B, _}} <- indexed(Uses),
             V =:= W, I =/= J, both(A, B, Reach)],
+    Every = [{vars(As), Dst} || {Ins, _} <- maps:values(Blocks), {Dst, _, As, _} <- Ins],
+    Last = lists:append([last(B) || {_, B} <- maps:values(Blocks)]
+                        ++ [vars(As) || {Ins, _} <- maps:values(Blocks), {_, {call, _}, As, _} <- Ins]),
+    _ = [throw({refused, L, "a binary that is built is put into a tuple or list at each turn"})
+         || {Ins, _} <- maps:values(Blocks), {Dst, Op, As, L} <- Ins,
+            Op =:= put_tuple orelse Op =:= put_list,
+            lists:any(fun(V) -> maps:get(V, Types, none) =:= buf end, vars(As)),
+            not given([Dst], Every, Last, [])],
     ok.
+
+%% Whether nothing becomes of a value but a result, which is made once: a copy at each turn would
+%% take the square of its length.
+given([], _, _, _) -> true;
+given([V | Rest], Every, Last, Seen) ->
+    case lists:member(V, Seen) of
+        true -> given(Rest, Every, Last, Seen);
+        false ->
+            not lists:member(V, Last) andalso
+                given([Dst || {Vs, Dst} <- Every, lists:member(V, Vs)] ++ Rest, Every, Last,
+                      [V | Seen])
+    end.
+
+vars(As) -> lists:append([case A of {v, V} -> [V]; {{v, V}, _} -> [V]; _ -> [] end || A <- As]).
+
+%% What goes on in another way than as a result.
+last({tail, _, Args, _}) -> [V || {v, V} <- Args];
+last({br, {v, V}, _, _}) -> [V];
+last({switch, {v, V}, _, _}) -> [V];
+last(_) -> [].
 
 indexed(List) -> lists:zip(lists:seq(1, length(List)), List).
 

@@ -69,6 +69,7 @@ unit(I, #{entry := Entry, heads := Heads, calls := Calls, functions := Fs}, Opti
             "  %where = alloca i64\n  %args = alloca i64\n  %ret = alloca i64\n",
             Allocas, erlane_native_build:memory(S2), erlane_native_call:limit(Calls),
             "  store i64 ", n(?FUEL), ", i64* %fuel\n",
+            erlane_native_term:gate([Called, Body]),
             "  br i1 %resume, label %r, label %e\n", Body, "}\n",
             erlane_native_meter:unit(I, Test)],
     {{ok, Text, {I, Arity}}, maps:with([reasons, atoms], S2)}.
@@ -117,8 +118,21 @@ head(N, FA, #{params := Params, args := Args, order := Order, cost := Cost, line
                      end, S3, lists:zip3(Args, seq(Args), Params)),
     S5 = add(["br label %", label(N, 0)], S4),
     #{blocks := Blocks} = F,
+    Single = single(Blocks),
     Oks = [V || {Ins, _} <- maps:values(Blocks), {_, ok, [{v, V}], _} <- Ins],
-    lists:foldl(fun(L, S) -> body(N, L, F#{oks => Oks}, S) end, S5, Order).
+    lists:foldl(fun(L, S) -> body(N, L, F#{oks => Oks, single => Single}, S) end,
+                S5#{entered => #{}}, Order).
+
+%% Blocks that are entered from one place only: what is known there is known in them.
+single(Blocks) ->
+    Counts = lists:foldl(fun(L, Acc) -> maps:update_with(L, fun(C) -> C + 1 end, 1, Acc) end, #{},
+                         lists:append([next(Last) || {_, Last} <- maps:values(Blocks)])),
+    [L || {L, 1} <- maps:to_list(Counts)].
+
+next({jmp, L}) -> [L];
+next({br, _, A, B}) -> [A, B];
+next({switch, _, L, List}) -> [L | [To || {_, To} <- List]];
+next(_) -> [].
 
 turn(N, Cost, #{options := Options, mode := Mode} = S0) ->
     S = forced(Options, S0),
@@ -154,8 +168,9 @@ pay(H, Cost, S0) ->
 
 label(N, L) -> ["h", n(N), "_", n(L)].
 
-body(N, L, #{blocks := Blocks} = F, S0) ->
+body(N, L, #{blocks := Blocks, single := Single} = F, #{entered := Entered} = Sx) ->
     {Ins, Last} = maps:get(L, Blocks),
+    S0 = Sx#{known := maps:get(L, Entered, #{})},
     S1 = lists:foldl(fun({Dst, phi, _, _}, S) ->
                              {V, Sa} = load(phi_slot(N, Dst), maps:get(Dst, maps:get(types, F)), S),
                              def(Dst, V, Sa);
@@ -164,8 +179,12 @@ body(N, L, #{blocks := Blocks} = F, S0) ->
                              erlane_native_call:call(Dst, To, Args, Sa);
                         (I, S) -> erlane_native_emit:ins(I, F, S)
                      end, block(label(N, L), S0), Ins),
-    try last(Last, N, L, F, S1)
-    catch throw:{unsupported, Why} -> throw({refused, maps:get(line, S1), Why})
+    #{known := Known} = S1,
+    S2 = S1#{entered := maps:merge(Entered, maps:from_keys([To || To <- next(Last),
+                                                                  lists:member(To, Single)],
+                                                           Known))},
+    try last(Last, N, L, F, S2)
+    catch throw:{unsupported, Why} -> throw({refused, maps:get(line, S2), Why})
     end.
 
 last({ret, V}, _, _, _, #{mode := call} = S) -> erlane_native_call:succeeded({use(V, S), S});
@@ -181,14 +200,10 @@ last({br, C, T, E}, N, L, F, S0) ->
     S5 = edge(N, L, T, F, block(LT, S4)),
     edge(N, L, E, F, block(LE, S5));
 last({switch, V, Else, List}, N, L, F, S0) ->
-    S = lists:foldl(fun({K, To}, S1) ->
-                        {C, S2} = erlane_native_cmp:compare('=:=', use(V, S1), use({c, K}, S1), S1),
-                        {Yes, S3} = erlane_native_out:label(S2),
-                        {No, S4} = erlane_native_out:label(S3),
-                        S5 = add(["br i1 ", C, ", label %", Yes, ", label %", No], S4),
-                        block(No, edge(N, L, To, F, block(Yes, S5)))
-                    end, S0, List),
-    edge(N, L, Else, F, S);
+    case {use(V, S0), [K || {K, _} <- List, not is_small(K)]} of
+        {{term, T}, []} -> smalls(T, Else, List, N, L, F, S0);
+        _ -> switch(V, Else, List, N, L, F, S0)
+    end;
 last({tail, To, Args, Line}, _, _, #{}, #{heads := Heads, functions := Fs} = S0) ->
     H = maps:get(To, Heads),
     #{params := Params} = maps:get(To, Fs),
@@ -201,6 +216,31 @@ last({tail, To, Args, Line}, _, _, #{}, #{heads := Heads, functions := Fs} = S0)
 last({deopt, Why, Line}, _, _, _, S) ->
     erlane_native_out:deopt(lists:concat(["raises: ", Why]), erlane_native_out:line(Line, S)).
 
+is_small(K) -> is_integer(K) andalso K >= -(1 bsl 59) andalso K < 1 bsl 59.
+
+%% What is not a small integer is none of these.
+smalls(T, Else, List, N, L, F, S0) ->
+    {{Is, V}, S1} = erlane_native_term:small(T, S0),
+    {Look, S2} = erlane_native_out:label(S1),
+    {Other, S3} = erlane_native_out:label(S2),
+    {Labels, S4} = lists:mapfoldl(fun(_, S) -> erlane_native_out:label(S) end, S3, List),
+    S5 = block(Look, add(["br i1 ", Is, ", label %", Look, ", label %", Other], S4)),
+    S6 = add(["switch i64 ", V, ", label %", Other, " [",
+              [["i64 ", n(K), ", label %", Label, " "] || {{K, _}, Label} <- lists:zip(List, Labels)],
+              "]"], S5),
+    S7 = lists:foldl(fun({{_, To}, Label}, S) -> edge(N, L, To, F, block(Label, S)) end, S6,
+                     lists:zip(List, Labels)),
+    edge(N, L, Else, F, block(Other, S7)).
+
+switch(V, Else, List, N, L, F, S0) ->
+    S = lists:foldl(fun({K, To}, S1) ->
+                        {C, S2} = erlane_native_cmp:compare('=:=', use(V, S1), use({c, K}, S1), S1),
+                        {Yes, S3} = erlane_native_out:label(S2),
+                        {No, S4} = erlane_native_out:label(S3),
+                        S5 = add(["br i1 ", C, ", label %", Yes, ", label %", No], S4),
+                        block(No, edge(N, L, To, F, block(Yes, S5)))
+                    end, S0, List),
+    edge(N, L, Else, F, S).
 %% A term at the end of all: a buffer is not needed any more.
 final({buf, Used}, S) -> erlane_native_build:finish(Used, S);
 final(Value, S) -> term(Value, S).
@@ -212,7 +252,10 @@ edge(N, From, To, #{blocks := Blocks, types := Types}, S0) ->
                                       {V, _} = lists:keyfind(From, 2, As),
                                       store(phi_slot(N, Dst), maps:get(Dst, Types), use(V, S), S)
                                   end, S0, [{Dst, As} || {Dst, phi, As, _} <- Ins]),
-    add(["br label %", label(N, To)], lists:foldl(fun(Store, S) -> Store(S) end, S1, Stores)).
+    S2 = add(["br label %", label(N, To)],
+             lists:foldl(fun(Store, S) -> Store(S) end, S1, Stores)),
+    %% What was found out on this way is not known on others.
+    erlane_native_out:keep(S0, S2).
 
 %% The ways out: a result, the definition from the start, a head to go on from.
 leave(Success, #{heads := Heads, functions := Fs} = S0) ->

@@ -8,8 +8,8 @@
 
 -export([new/1, text/1, raw/2, add/2, add/3, tmp/1, label/1, block/2, alloca/3, deopt_unless/3,
          deopt/2, at/3, line/2, reasons/1, atoms/1]).
--export([def/3, use/2, int/3, word/3, low/2, float/2, bool/2, term/2, atom/2, number/3,
-         charge/2]).
+-export([def/3, use/2, int/3, word/3, low/2, float/2, bool/2, term/2, atom/2,
+         charge/2, known/3, keep/2]).
 
 -export_type([state/0, value/0, name/0]).
 
@@ -31,7 +31,7 @@
 -spec new(map()) -> state().
 new(Module) ->
     Module#{text => [], allocas => [], n => 0, env => #{}, head => 0, line => 0, fa => none,
-            stubs => []}.
+            stubs => [], known => #{}}.
 
 %% @doc What was written: allocations, which belong to the first block, and the rest.
 -spec text(state()) -> {iodata(), iodata()}.
@@ -66,7 +66,22 @@ alloca(Name, Type, #{allocas := As} = S) ->
 
 %% @doc Sets which function's body is written, and what its head is numbered.
 -spec at(erlane_native_ssa:fa(), non_neg_integer() | whole, state()) -> state().
-at(FA, Head, S) -> S#{fa := FA, head := Head, env := #{}}.
+at(FA, Head, S) -> S#{fa := FA, head := Head, env := #{}, known := #{}}.
+
+%% @doc What was found out of a term on all ways to here, or is now by the function. Nothing is to be
+%% found out so where it may be jumped over.
+-spec known(term(), fun((state()) -> {T, state()}), state()) -> {T, state()}.
+known(Key, Find, #{known := Known} = S0) ->
+    case Known of
+        #{Key := Value} -> {Value, S0};
+        _ ->
+            {Value, S} = Find(S0),
+            {Value, S#{known := (maps:get(known, S))#{Key => Value}}}
+    end.
+
+%% @doc A state in which is known what was in another one.
+-spec keep(state(), state()) -> state().
+keep(#{known := Known}, S) -> S#{known := Known}.
 
 %% @doc The line of the source that is written from here on; explain/1 reads it from the text.
 -spec line(integer(), state()) -> state().
@@ -137,8 +152,8 @@ int({int, M, Op}, To, S) ->
         {N, T} -> add(value, ["sext i", n(N), " ", Op, " to i", n(T)], S)
     end;
 int({term, T}, To, S0) ->
-    {Op, S} = number("enif_get_long", T, S0),
-    int({int, signed, Op}, To, S);
+    {{C, Op}, S1} = erlane_native_term:long(T, S0),
+    int({int, signed, Op}, To, deopt_unless(C, "a term is not an integer of 64 bits", S1));
 int(_, _, _) -> throw({unsupported, "an integer operation on what is not one"}).
 
 %% @doc An integer in 64 bits, tested to have no more: what a range does not say.
@@ -149,21 +164,6 @@ word({int, W, Op}, Why, S0) when is_integer(W) ->
     {C, S3} = add(value, ["icmp eq i", n(W), " ", X, ", ", Op], S2),
     {T, deopt_unless(C, Why, S3)};
 word(V, _, S) -> int(V, signed, S).
-
-%% @doc Reads a term with a function of the NIF interface, or gives the call back.
--spec number(string(), name(), state()) -> {name(), state()}.
-number(Get, T, S0) ->
-    {Slot, Type} = case Get of
-                       "enif_get_double" -> {"double* %dslot", "double"};
-                       _ -> {"i64* %slot", "i64"}
-                   end,
-    {R, S1} = add(value, ["call i32 @", Get, "(i8* %env, i64 ", T, ", ", Slot, ")"], S0),
-    {C, S2} = add(value, ["icmp ne i32 ", R, ", 0"], S1),
-    S3 = deopt_unless(C, case Get of
-                             "enif_get_double" -> "a term is not a float";
-                             _ -> "a term is not an integer of 64 bits"
-                         end, S2),
-    add(value, ["load ", Type, ", ", Slot], S3).
 
 %% @doc The lowest 64 bits of an integer.
 -spec low(value() | {c, number()}, state()) -> {name(), state()}.
@@ -186,7 +186,9 @@ float({int, M, _} = V, S0) when M =:= signed; M =:= unsigned ->
               end,
     S4 = deopt_unless(C, "an integer has more bits than a float", S3),
     add(value, ["sitofp i64 ", Op, " to double"], S4);
-float({term, T}, S) -> number("enif_get_double", T, S);
+float({term, T}, S0) ->
+    {{C, Op}, S} = erlane_native_term:double(T, S0),
+    {Op, deopt_unless(C, "a term is not a float", S)};
 float(_, _) -> throw({unsupported, "a float operation on what is not a number"}).
 
 -spec bool(value() | {c, number()}, state()) -> {name(), state()}.

@@ -99,8 +99,15 @@ worth({_, {bs_match, binary, _, _, _}, _, _}, _, _) -> 0;
 worth({_, {bs_match, _, _, _, _}, _, _}, _, _) -> 10;
 worth({_, bs_utf8, _, _}, _, _) -> 20;
 worth({_, {bs_string, _}, _, _}, _, _) -> 5;
-worth({_, Op, _, _}, _, _) when Op =:= put_tuple; Op =:= put_list; Op =:= bs_get_tail -> -150;
-worth({_, Op, _, _}, _, _) when Op =:= get_hd; Op =:= is_nonempty_list;
-                                Op =:= get_tuple_element; Op =:= is_tagged_tuple -> -20;
+worth({_, Op, _, _}, _, _) when Op =:= bs_get_tail -> -150;
+worth({_, put_tuple, _, _}, _, _) -> -20;
+worth({_, Op, _, _}, _, _) when Op =:= put_list; Op =:= get_hd; Op =:= get_tl;
+                                Op =:= is_nonempty_list; Op =:= is_tagged_tuple -> 0;
+%% Two terms that may be anything: the same word is the same term.
+worth({_, {bif, '=:='}, [{v, A}, {v, B}], _}, Types, _) ->
+    case [T || V <- [A, B], T <- [maps:get(V, Types)], T =/= term] of
+        [] -> 20;
+        _ -> 1
+    end;
 worth({_, {call, _}, _, _}, _, _) -> 0;
 worth(_, _, _) -> 1.

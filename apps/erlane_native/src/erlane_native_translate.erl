@@ -104,7 +104,7 @@ translator() ->
     [M:module_info(md5) || M <- [erlane_native_ssa, erlane_native_range, erlane_native_kinds,
                                  erlane_native_ir, erlane_native_out, erlane_native_emit,
                                  erlane_native_cmp, erlane_native_bits, erlane_native_build,
-                                 erlane_native_linear,
+                                 erlane_native_linear, erlane_native_term, erlane_native_list,
                                  erlane_native_slots, erlane_native_entry, erlane_native_call,
                                  erlane_native_llvm, erlane_native_meter, erlane_native_library,
                                  erlane_native_runtime]].

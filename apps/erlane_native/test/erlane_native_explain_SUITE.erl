@@ -143,7 +143,7 @@ remedies(_) ->
     [?assert(is_list(erlane_native_words:remedy(Why)))
      || Why <- ["the result of * has more than 64 bits", "argument 1 is not a float",
                 "calls lists:map/2, which is not native", "calls a fun",
-                "walks or builds a list, which BEAM does faster",
+                "a binary that is built is put into a tuple or list at each turn",
                 "argument 2 of f/3 is an integer in one call and a float in another"]],
     ?assertEqual(none, erlane_native_words:remedy("something that nobody thought of")),
     ?assertEqual("calls enif_new_thing", erlane_native_words:api("new_thing")).

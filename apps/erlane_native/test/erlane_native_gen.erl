@@ -10,15 +10,17 @@
 %%     {scan, Clauses, End}                     the same along a binary, A
 %%     {walk, Clauses, End}                     the same along a list, A
 %%     {recur, Guard, Count, Updates, E, End}   a call that is not a tail call
+%%     {cells | comp, ...}                      lists: see erlane_native_gen_list
 %%
 %% A clause is `{Cond, {next, [E]}}' or `{Cond, {leave, E}}', in `scan' with the segments it takes.
 -module(erlane_native_gen).
 
 -export([program/1, args/1, kinds/0]).
+-export([expr/3, condition/2, updates/2, pick/1, ints/1]).
 
 -export_type([program/0, expr/0, kind/0]).
 
--type kind() :: expr | loop | float | scan | build | walk | recur.
+-type kind() :: expr | loop | float | scan | build | walk | recur | cells | comp.
 -type type() :: int | float | bin.
 -type expr() :: {int, integer()} | {float, float()} | {var, atom()} | {op, atom(), [expr()]}
               | {'if', expr(), expr(), expr()} | {match, expr(), [{integer(), expr()}], expr()}
@@ -31,11 +33,12 @@
 -type program() :: {expr, guard(), expr()}
                  | {loop, env(), guard(), pos_integer(), [clause()], expr()}
                  | {scan | walk, [clause()], expr()}
-                 | {recur, guard(), pos_integer(), [expr()], expr(), expr()}.
+                 | {recur, guard(), pos_integer(), [expr()], expr(), expr()}
+                 | erlane_native_gen_list:program().
 
 %% @doc Kinds of programs, by what a translator has to know for them.
 -spec kinds() -> [kind()].
-kinds() -> [expr, loop, float, scan, build, walk, recur].
+kinds() -> [expr, loop, float, scan, build, walk, recur, cells, comp].
 
 %% @doc A program of this kind.
 -spec program(kind()) -> program().
@@ -57,7 +60,8 @@ program(walk) ->
 program(recur) ->
     Env = ints(['B', 'C']),
     {recur, guard(ints(['A', 'B', 'C'])), rand:uniform(12), updates(Env, Env),
-     bounded(expr(int, 2, [{'R', int} | Env])), expr(int, 2, Env)}.
+     bounded(expr(int, 2, [{'R', int} | Env])), expr(int, 2, Env)};
+program(Kind) -> erlane_native_gen_list:program(Kind).
 
 loop(Env) ->
     Clauses = clauses(rand:uniform(3), fun() -> clause([{'I', int} | Env], Env) end),
@@ -97,7 +101,8 @@ field(Name, Bits) ->
     {Name, int, io_lib:format(":~b/~s-~s", [Bits, pick(["signed", "unsigned"]),
                                             pick(["big", "little"])])}.
 
-%% What a loop's variables become. Numbers that grow without bound would take all the time.
+%% @doc What a loop's variables become. Numbers that grow without bound would take all the time.
+-spec updates(env(), env()) -> [expr()].
 updates(Env, State) -> [update(Name, Type, Env) || {Name, Type} <- State].
 
 update(Name, bin, Env) ->
@@ -204,7 +209,8 @@ leaf(Type, Env) ->
 constant(int) -> {int, literal()};
 constant(float) -> {float, float_literal()}.
 
-%% What a program may have in a guard.
+%% @doc What a program may have in a guard.
+-spec condition(non_neg_integer(), env()) -> expr().
 condition(N, Env) ->
     Size = min(N, 1),
     case rand:uniform(8) of
@@ -266,6 +272,8 @@ args({scan, _, {var, 'C'}}) -> [value(bin), value(int), <<>>];
 args({scan, _, _}) -> [value(bin), value(int), value(int)];
 args({walk, _, _}) -> [[value(int) || _ <- lists:seq(1, rand:uniform(6))], value(int), value(int)];
 args({loop, Env, _, _, _, _}) -> [value(Type) || Type <- types(Env)];
+args(Lists) when element(1, Lists) =:= cells; element(1, Lists) =:= comp ->
+    erlane_native_gen_list:args(Lists);
 args(_) -> [value(int) || _ <- "ABC"].
 
 value(Type) ->
@@ -294,8 +302,10 @@ value_of(bin) ->
         _ -> Bytes
     end.
 
+-spec ints([atom()]) -> env().
 ints(Names) -> [{Name, int} || Name <- Names].
 
 types(Env) -> [Type || {_, Type} <- Env].
 
+-spec pick([T]) -> T.
 pick(List) -> lists:nth(rand:uniform(length(List)), List).

@@ -44,7 +44,7 @@ taken(Config) ->
     ?assertEqual(Before, [M:lcg(7, 1000), M:fnv(<<"hello">>), M:twice(4), M:keys(3, [])]),
     Why = maps:from_list([{FA, {Line, lists:flatten(W)}} || {FA, Line, W} <- Refused]),
     ?assertMatch(#{{twice, 1} := {9, "a call costs more than it does" ++ _},
-                   {say, 1} := {11, "calls erlang:'!'/2" ++ _}, {keys, 2} := {14, _}}, Why),
+                   {say, 1} := {11, "calls erlang:'!'/2" ++ _}, {keys, 2} := {13, _}}, Why),
     ?assertNot(is_map_key({lcg, 2}, Why)),
     ?assertMatch({ok, #{state := native}}, erlane_native:info(M)),
     ?assertException(error, function_clause, M:fnv(a)),

@@ -2,7 +2,7 @@
 %% Random programs as Erlang text, and what is a little smaller than a program.
 -module(erlane_native_text).
 
--export([functions/1, function/2, smaller/1]).
+-export([functions/1, function/2, smaller/1, expr/1, less/1, each/2]).
 
 %% @doc The text of a module, but for its name, with these programs, f1/3 and so on.
 -spec functions([erlane_native_gen:program()]) -> iodata().
@@ -37,7 +37,12 @@ function(F, {recur, Guard, Count, Updates, E, End}) ->
      Loop, "(", integer_to_list(Count), ", B, C) bxor A.\n\n",
      Loop, "(0, B, C) ->\n    ", text(End), ";\n",
      Loop, "(I, B, C) ->\n    R = ", then(Loop, "I - 1", {next, Updates}), ",\n    ",
-     text(E), ".\n"].
+     text(E), ".\n"];
+function(F, Lists) -> erlane_native_gen_list:text(F, Lists).
+
+%% @doc The text of an expression.
+-spec expr(erlane_native_gen:expr()) -> iodata().
+expr(E) -> text(E).
 
 clauses(Loop, Head, Next, Clauses) ->
     [lists:join(";\n", [[Loop, "(", Head, ")", 'when'(Cond), " ->\n    ", then(Loop, Next, Then)]
@@ -85,6 +90,8 @@ text({element, I, Es}) ->
 
 %% @doc Programs that are smaller by one thing, the smallest first. Some of them may not compile.
 -spec smaller(erlane_native_gen:program()) -> [erlane_native_gen:program()].
+smaller(Lists) when element(1, Lists) =:= cells; element(1, Lists) =:= comp ->
+    erlane_native_gen_list:smaller(Lists);
 smaller({expr, Guard, E}) ->
     [{expr, none, E} || Guard =/= none] ++ [{expr, Guard, S} || S <- less(E)]
         ++ [{expr, S, E} || S <- less_guard(Guard)];
@@ -122,7 +129,8 @@ less_guard({op, Op, [A, B]}) when Op =:= 'andalso'; Op =:= 'orelse' ->
 less_guard({op, 'not', [E]}) -> [E | [{op, 'not', [S]} || S <- less_guard(E)]];
 less_guard({op, Op, Es}) -> [{op, Op, S} || S <- each(fun less/1, Es)].
 
-%% A part of it, or the same with one part smaller. The segments of a binary stay.
+%% @doc A part of it, or the same with one part smaller. The segments of a binary stay.
+-spec less(erlane_native_gen:expr()) -> [erlane_native_gen:expr()].
 less({int, 0}) -> [];
 less({int, 1}) -> [{int, 0}];
 less({int, _}) -> [{int, 0}, {int, 1}];
@@ -146,6 +154,7 @@ less({append, Name, Parts}) ->
                                            Parts)];
 less({element, I, Es}) -> Es ++ [{element, I, S} || S <- each(fun less/1, Es)].
 
-%% Lists that differ in one element.
+%% @doc Lists that differ in one element.
+-spec each(fun((T) -> [T]), [T]) -> [[T]].
 each(_, []) -> [];
 each(Less, [E | Rest]) -> [[S | Rest] || S <- Less(E)] ++ [[E | S] || S <- each(Less, Rest)].
