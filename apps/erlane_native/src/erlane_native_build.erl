@@ -10,8 +10,8 @@
 
 -export([op/4, fields/2, memory/1, fill/3, finish/2, release/1, kept/2]).
 
--import(erlane_native_out, [add/2, add/3, def/3, use/2, low/2, float/2, block/2, deopt_unless/3,
-                            charge/2]).
+-import(erlane_native_out, [add/2, add/3, def/3, use/2, word/3, low/2, float/2, block/2,
+                            deopt_unless/3, charge/2]).
 
 %% Bytes that may be copied when the process gives way: less than 50 us.
 -define(KEEP, 262144).
@@ -45,7 +45,7 @@ op({bs_create, [_ | Segments]}, [First, _ | Args], Dst, S0) ->
 %% bits.
 -spec fields([{atom(), pos_integer(), boolean()}], [erlane_native_ssa:val()]) ->
           [{word, [{erlane_native_ssa:val(), non_neg_integer()}], Bits :: non_neg_integer(),
-            Little :: boolean()} | {float | binary, erlane_native_ssa:val(), boolean()}].
+            Little :: boolean()} | {float | binary | utf8, erlane_native_ssa:val(), boolean()}].
 fields([{integer, Unit, true} | Segments], [V, {c, Size} | Args])
   when is_integer(Size), Size > 0, Size * Unit =< 64, (Size * Unit) rem 8 =:= 0 ->
     [{word, [{V, Size * Unit}], Size * Unit, true} | fields(Segments, Args)];
@@ -55,6 +55,8 @@ fields([{float, Unit, Little} | Segments], [V, {c, Size} | Args])
     [{float, V, Little} | fields(Segments, Args)];
 fields([{binary, Unit, Little} | Segments], [V, {c, all} | Args]) when Unit =:= 8; Unit =:= 1 ->
     [{binary, V, Little} | fields(Segments, Args)];
+fields([{utf8, _, Little} | Segments], [V, _ | Args]) ->
+    [{utf8, V, Little} | fields(Segments, Args)];
 fields([], []) -> [];
 fields([{Type, _, _} | _], _) ->
     throw({unsupported, io_lib:format("puts ~tp of this size into a binary", [Type])}).
@@ -76,6 +78,11 @@ part({float, V, Little}, S0) ->
     {X, S1} = float(use(V, S0), S0),
     {B, S2} = add(value, ["bitcast double ", X, " to i64"], S1),
     {{bytes, B, 8, Little}, S2};
+part({utf8, V, _}, S0) ->
+    {X, S1} = word(use(V, S0), "a character has more than 64 bits", S0),
+    {N, S2} = add(value, ["call i64 @utf8_size(i64 ", X, ")"], S1),
+    {C, S3} = add(value, ["icmp ne i64 ", N, ", 0"], S2),
+    {{utf8, X, N}, deopt_unless(C, "a number is no character", S3)};
 part({binary, V, _}, S) -> bytes(use(V, S), S).
 
 %% The whole word as it is where there is but one field: what is above is cut off when written.
@@ -92,6 +99,7 @@ joined({V, N}, _, Acc, S0) ->
 
 behind(At, {bytes, _, N, _}, S) -> add(value, ["add i64 ", At, ", ", n(N)], S);
 behind(At, {literal, B}, S) -> add(value, ["add i64 ", At, ", ", n(byte_size(B))], S);
+behind(At, {utf8, _, Length}, S) -> add(value, ["add i64 ", At, ", ", Length], S);
 behind(At, {copy, _, Length}, S) -> add(value, ["add i64 ", At, ", ", Length], S).
 
 ensure(End, S0) ->
@@ -116,7 +124,7 @@ known(S0) ->
 
 write({bytes, X, N, Little}, Data, At, S0) ->
     {P, S1} = add(value, ["getelementptr i8, i8* ", Data, ", i64 ", At], S0),
-    S2 = word(X, N, Little, P, S1),
+    S2 = bytes_of(X, N, Little, P, S1),
     add(value, ["add i64 ", At, ", ", n(N)], S2);
 write({literal, B}, Data, At, S0) ->
     {P, S1} = add(value, ["getelementptr i8, i8* ", Data, ", i64 ", At], S0),
@@ -125,16 +133,20 @@ write({literal, B}, Data, At, S0) ->
                          add(["store i8 ", n(Byte), ", i8* ", Q], Sa)
                      end, S1, lists:zip(lists:seq(0, byte_size(B) - 1), binary_to_list(B))),
     add(value, ["add i64 ", At, ", ", n(byte_size(B))], S2);
+write({utf8, X, Length}, Data, At, S0) ->
+    {P, S1} = add(value, ["getelementptr i8, i8* ", Data, ", i64 ", At], S0),
+    S2 = add(["call void @utf8_put(i64 ", X, ", i64 ", Length, ", i8* ", P, ")"], S1),
+    add(value, ["add i64 ", At, ", ", Length], S2);
 write({copy, From, Length}, Data, At, S0) ->
     {P, S1} = add(value, ["getelementptr i8, i8* ", Data, ", i64 ", At], S0),
     {_, S2} = add(value, ["call i8* @memcpy(i8* ", P, ", i8* ", From, ", i64 ", Length, ")"], S1),
     add(value, ["add i64 ", At, ", ", Length], S2).
 
-word(_, 0, _, _, S) -> S;
-word(X, 1, _, P, S0) ->
+bytes_of(_, 0, _, _, S) -> S;
+bytes_of(X, 1, _, P, S0) ->
     {B, S} = add(value, ["trunc i64 ", X, " to i8"], S0),
     add(["store i8 ", B, ", i8* ", P], S);
-word(X, N, Little, P, S0) when N =:= 2; N =:= 4; N =:= 8 ->
+bytes_of(X, N, Little, P, S0) when N =:= 2; N =:= 4; N =:= 8 ->
     W = n(N * 8),
     {T, S1} = case N of
                   8 -> {X, S0};
@@ -146,7 +158,7 @@ word(X, N, Little, P, S0) when N =:= 2; N =:= 4; N =:= 8 ->
               end,
     {Q, S3} = add(value, ["bitcast i8* ", P, " to i", W, "*"], S2),
     add(["store i", W, " ", V, ", i", W, "* ", Q, ", align 1"], S3);
-word(X, N, Little, P, S0) ->
+bytes_of(X, N, Little, P, S0) ->
     lists:foldl(fun(I, S) ->
                     Shift = case Little of true -> 8 * I; false -> 8 * (N - 1 - I) end,
                     {Y, Sa} = add(value, ["lshr i64 ", X, ", ", n(Shift)], S),

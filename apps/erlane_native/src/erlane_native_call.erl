@@ -34,8 +34,9 @@ function(K, [FA | _], Bodies, #{unit := I, functions := Fs, ret := Ret} = S0) ->
     S1 = given_up(Bodies(S0)),
     {Allocas, Body} = erlane_native_out:text(S1),
     {["define internal ", result(Ret), " @c", n(I), "_", n(K), "(i8* %env, i64 %limit, i64 %budget",
-      [[", ", Y, " ", X] || {_, Y, X} <- Args], ") {\nentry:\n", erlane_native_slots:scratch(),
+      erlane_native_rows:parameters(S1), [[", ", Y, " ", X] || {_, Y, X} <- Args], ") {\nentry:\n", erlane_native_slots:scratch(),
       "  %fuel = alloca i64\n  %here = alloca i8\n", Allocas, erlane_native_build:memory(S1),
+      erlane_native_rows:memory(call, S1),
       [["  store ", Y, " ", X, ", ", Y, "* ", A, "\n"] || {A, Y, X} <- Args],
       "  store i64 %budget, i64* %fuel\n",
       "  %at = ptrtoint i8* %here to i64\n  %deep = icmp ult i64 %at, %limit\n",
@@ -62,11 +63,12 @@ succeeded({Value, #{ret := Ret} = S0}) ->
                   {buf, Used} -> erlane_native_build:finish(Used, S0);
                   _ -> erlane_native_slots:fit(Ret, Value, S0)
               end,
-    {F, S2} = add(value, "load i64, i64* %fuel", erlane_native_build:release(S1)),
-    {A, S3} = add(value, ["insertvalue ", result(Ret), " undef, ", erlane_native_slots:type(Ret),
-                          " ", V, ", 0"], S2),
-    {R, S4} = add(value, ["insertvalue ", result(Ret), " ", A, ", i64 ", F, ", 1"], S3),
-    add(["ret ", result(Ret), " ", R], S4).
+    {List, S2} = erlane_native_rows:close(V, S1),
+    {F, S3} = add(value, "load i64, i64* %fuel", erlane_native_build:release(S2)),
+    {A, S4} = add(value, ["insertvalue ", result(Ret), " undef, ", erlane_native_slots:type(Ret),
+                          " ", List, ", 0"], S3),
+    {R, S5} = add(value, ["insertvalue ", result(Ret), " ", A, ", i64 ", F, ", 1"], S4),
+    add(["ret ", result(Ret), " ", R], S5).
 
 %% @doc How far down the stack of a call from outside may go.
 -spec limit([] | [term()]) -> iodata().
@@ -89,8 +91,9 @@ call(Dst, To, Args, #{functions := Fs, called := Called, unit := U, mode := Mode
                            top -> add(value, ["add i64 ", F, ", ", n(?FUEL)], S2);
                            call -> {F, S2}
                        end,
+        {Row, Sr} = erlane_native_rows:arguments(S3),
         {R, S4} = add(value, ["call ", result(Ret), " @c", n(U), "_", n(maps:get(To, Called)),
-                              "(i8* %env, i64 %limit, i64 ", Budget, As, ")"], S3),
+                              "(i8* %env, i64 %limit, i64 ", Budget, Row, As, ")"], Sr),
         {V, S5} = add(value, ["extractvalue ", result(Ret), " ", R, ", 0"], S4),
         {Left, S6} = add(value, ["extractvalue ", result(Ret), " ", R, ", 1"], S5),
         def(Dst, value(Ret, V), returned(To, Left, S6))
@@ -148,6 +151,8 @@ pass({bin, _}, Value, S) ->
             _ -> throw({unsupported, "a binary that is not always one"})
         end,
     {[", i64 ", T, ", i8* ", D, ", i64 ", Z, ", i64 ", P], S};
+%% A buffer that is empty is one of the function that is called.
+pass(buf, {k, <<>>}, S) -> {", i64 0", S};
 pass(buf, _, _) -> throw({unsupported, "a call that appends to a binary of the caller"});
 pass(Type, Value, S0) ->
     {Op, S} = erlane_native_slots:fit(Type, Value, S0),

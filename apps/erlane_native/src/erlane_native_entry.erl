@@ -144,7 +144,8 @@ resume(Heads, S0) ->
                     Sa = block(["r", n(N)], S),
                     {P, Sb} = add(value, "load i64*, i64** %elements", Sa),
                     %% The arguments are taken from there as from a call's.
-                    enter_from(P, FA, N, Sb)
+                    {_, Arity} = FA,
+                    enter_from(P, FA, N, erlane_native_rows:again(P, Arity, Sb))
                 end, S11, lists:zip(seq(Heads), Heads)).
 
 enter_from(P, FA, N, #{text := T0} = S0) ->

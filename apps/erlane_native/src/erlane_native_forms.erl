@@ -25,6 +25,7 @@
 -define(LOAD, '\nload').
 -define(RARE, '\nrare').
 -define(INNER, '\ninner').
+-define(JOIN, '\njoin').
 %% Nodes of the syntax tree of a function that is inlined.
 -define(SMALL, 300).
 
@@ -115,7 +116,7 @@ weigh(_) -> 0.
 %% @doc The user's module: `Units' are the functions that are native, each with its number, and the
 %% functions of its heads in order.
 -spec user([erl_parse:abstract_form()],
-           [{fa(), non_neg_integer(), [{fa(), [int | float | bin | term]}]}], module(), binary()) ->
+           [{fa(), non_neg_integer(), [{fa(), [int | float | bin | term | lists]}]}], module(), binary()) ->
           [erl_parse:abstract_form()].
 user(Forms, Units, Companion, Binary) ->
     Native = [FA || {FA, _, _} <- Units],
@@ -134,7 +135,7 @@ user(Forms, Units, Companion, Binary) ->
         ++ [{attribute, Anno, compile, {nowarn_unused_function, Copied}} || Copied =/= []]
         ++ lists:append([form(F, Copied, Native, Graph, Units, Companion, Anno) || F <- Body])
         ++ [resume(U, Native ++ Copied, Companion, Anno) || U <- Units]
-        ++ [rare(Units, Companion, Anno)]
+        ++ [rare(Units, Companion, Anno)] ++ join(Units, Anno)
         ++ frames(Module, Units, Copied, inner(Body, Native ++ Copied), Anno)
         ++ [known(Companion, Binary, Anno), on_load(OnLoad, Anno)]
         ++ Eof.
@@ -246,7 +247,8 @@ guarded(Call, L) ->
          [C, R, {call, L, {atom, L, ?FRAMES}, [S]}]}]}], []}.
 
 resume({FA, I, Heads}, Defined, Companion, L) ->
-    [W, As] = [{var, L, V} || V <- ['W', 'As']],
+    [W, As, Kept, Rest] = [{var, L, V} || V <- ['W', 'As', 'Kept', 'Rest']],
+    Join = fun(Value) -> {call, L, {atom, L, ?JOIN}, [Kept, Value]} end,
     Head = {op, L, '-', {integer, L, -1}, W},
     Again = {clause, L, [W, As], [[{op, L, '<', W, {integer, L, 0}}]],
              [answer(remote(Companion, nif("r", I), [{tuple, L, [Head, As]}], L), FA,
@@ -258,10 +260,28 @@ resume({FA, I, Heads}, Defined, Companion, L) ->
                               true -> beam(F);
                               false -> F
                           end,
-                   {clause, L, [{integer, L, N}, {tuple, L, Vars}], guards(Vars, Kinds, L),
-                    [guarded({call, L, {atom, L, Name}, Vars}, L)]}
+                   Call = guarded({call, L, {atom, L, Name}, Vars}, L),
+                   case lists:member(lists, Kinds) of
+                       false -> {clause, L, [{integer, L, N}, {tuple, L, Vars}],
+                                 guards(Vars, Kinds, L), [Call]};
+                       true -> {clause, L, [{integer, L, N}, {tuple, L, Vars ++ [Kept]}],
+                                guards(Vars, lists:droplast(Kinds), L), [Join(Call)]}
+                   end
                end || {N, {{F, A}, Kinds}} <- lists:zip(lists:seq(0, length(Heads) - 1), Heads)]
+     ++ [{clause, L, [{atom, L, join}, {tuple, L, [Kept, Rest]}], [], [Join(Rest)]}
+         || lists:any(fun({_, Kinds}) -> lists:member(lists, Kinds) end, Heads)]
      ++ [{clause, L, [W, As], [], [{call, L, {atom, L, ?RARE}, [W, {integer, L, I}, As]}]}]]}.
+
+%% Puts lists in front of what follows them, the last one first.
+join(Units, L) ->
+    [K, Ks, Rest] = [{var, L, V} || V <- ['K', 'Ks', 'Rest']],
+    [{function, L, ?JOIN, 2,
+      [{clause, L, [{cons, L, K, Ks}, Rest], [],
+        [{call, L, {atom, L, ?JOIN}, [Ks, {op, L, '++', K, Rest}]}]},
+       {clause, L, [{nil, L}, Rest], [], [Rest]}]}
+     || lists:any(fun({_, _, Heads}) ->
+                      lists:any(fun({_, Kinds}) -> lists:member(lists, Kinds) end, Heads)
+                  end, Units)].
 
 %% What happens once in a while is one function for all, as the compiler takes its time for each.
 rare(Units, Companion, L) ->

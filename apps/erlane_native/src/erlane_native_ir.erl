@@ -13,7 +13,7 @@
 %% Ranges are no bet: they follow from tests that the code makes.
 -module(erlane_native_ir).
 
--export([unit/3, kinds/2]).
+-export([unit/3, kinds/2, collects/2]).
 
 -export_type([unit/0, type/0, plan/0]).
 
@@ -42,7 +42,7 @@
            #{erlane_native_ssa:fa() => erlane_native_ssa:fn() | erlane_native_ssa:refused()},
            #{erlane_native_ssa:fa() => [atom()]}) -> unit().
 unit(Entry, All, Specs) ->
-    Functions = reach([Entry], All, #{}),
+    Functions = erlane_native_collect:functions(reach([Entry], All, #{})),
     Low = maps:map(fun(_, F) -> lowonly(F) end, Functions),
     Kinds = erlane_native_kinds:params(Functions, Specs),
     %% A buffer is one whatever it begins with; all else follows from the calls.
@@ -93,9 +93,15 @@ machine_of({plain, M}) -> M;
 machine_of({checked, M, _}) -> M;
 machine_of(_) -> none.
 
-%% @doc What the arguments of a head are whenever native code hands them back.
--spec kinds(erlane_native_ssa:fa(), unit()) -> [int | float | bin | term].
-kinds(FA, #{functions := Fs}) ->
+%% @doc Whether one of these functions pushes elements of the list that it gives.
+-spec collects([erlane_native_ssa:fa()], #{erlane_native_ssa:fa() => map()}) -> boolean().
+collects(FAs, Functions) ->
+    lists:any(fun(FA) -> lists:keymember(push, 2, all_ins(maps:get(FA, Functions))) end, FAs).
+
+%% @doc What the arguments of a head are whenever native code hands them back; `lists' behind them
+%% stands for the parts of a list that were made before.
+-spec kinds(erlane_native_ssa:fa(), unit()) -> [int | float | bin | term | lists].
+kinds(FA, #{functions := Fs, heads := Heads}) ->
     #{params := Params} = maps:get(FA, Fs),
     [case T of
          {int, _, _} -> int;
@@ -103,7 +109,7 @@ kinds(FA, #{functions := Fs}) ->
          {bin, _} -> bin;
          buf -> bin;
          _ -> term
-     end || T <- Params].
+     end || T <- Params] ++ [lists || collects(Heads, Fs)].
 
 reach([], _, Acc) -> Acc;
 reach([FA | Rest], All, Acc) when is_map_key(FA, Acc) -> reach(Rest, All, Acc);
@@ -365,7 +371,9 @@ ins({Dst, Op, Args, Line}, Ref, #{types := Types, plans := Plans, defs := Defs, 
                    catch throw:{unsupported, Why} -> throw({refused, Line, Why})
                    end,
     floats(Op, Args, Ts, S#{types := Types#{Dst => Type}, plans := Plans#{Dst => Plan},
-                            defs := Defs#{Dst => {Op, Args}}}).
+                            defs := Defs#{Dst => {Op, Args}},
+                            %% What is before the rest of a list is a list.
+                            rets := [term || Op =:= push] ++ maps:get(rets, S)}).
 
 %% What is computed of terms and put together with a float is a bet on floats, too.
 floats({bif, Op}, [A, B], [TA, TB], S) when Op =:= '+'; Op =:= '-'; Op =:= '*'; Op =:= '/' ->
@@ -477,6 +485,8 @@ put_args([], [], []) -> [].
 
 put({{integer, _, _}, {int, _, _}, _}) -> ok;
 put({{integer, _, _}, T, _}) when T =:= low; T =:= term -> ok;
+put({{utf8, _, _}, {int, _, _}, _}) -> ok;
+put({{utf8, _, _}, term, _}) -> ok;
 put({{float, _, _}, float, _}) -> ok;
 put({{binary, _, _}, {bin, 0}, _}) -> ok;
 put({{binary, _, _}, {k, B}, _}) when is_binary(B), byte_size(B) =< 64 -> ok;
@@ -707,4 +717,5 @@ weight({bs_create, Segments}) -> 6 * length(Segments);
 weight({bs_string, S}) -> byte_size(S);
 weight(bs_utf8) -> 6;
 weight(bs_start) -> 10;
+weight(push) -> 12;
 weight(_) -> 2.

@@ -26,12 +26,14 @@ check(#{order := Order, blocks := Blocks, line := Line}, Types, Params) ->
             V =:= W, I =/= J, both(A, B, Reach)],
     Every = [{vars(As), Dst} || {Ins, _} <- maps:values(Blocks), {Dst, _, As, _} <- Ins],
     Last = lists:append([last(B) || {_, B} <- maps:values(Blocks)]
-                        ++ [vars(As) || {Ins, _} <- maps:values(Blocks), {_, {call, _}, As, _} <- Ins]),
+                        ++ [vars(As) || {Ins, _} <- maps:values(Blocks), {_, Op, As, _} <- Ins,
+                                        Op =:= push orelse is_tuple(Op) andalso
+                                            element(1, Op) =:= call]),
     _ = [throw({refused, L, "a binary that is built is put into a tuple or list at each turn"})
          || {Ins, _} <- maps:values(Blocks), {Dst, Op, As, L} <- Ins,
-            Op =:= put_tuple orelse Op =:= put_list,
+            Op =:= put_tuple orelse Op =:= put_list orelse Op =:= push,
             lists:any(fun(V) -> maps:get(V, Types, none) =:= buf end, vars(As)),
-            not given([Dst], Every, Last, [])],
+            Op =:= push orelse not given([Dst], Every, Last, [])],
     ok.
 
 %% Whether nothing becomes of a value but a result, which is made once: a copy at each turn would

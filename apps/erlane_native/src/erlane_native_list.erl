@@ -35,6 +35,9 @@ type({bif, tuple_size}, [T]) ->
     _ = readable(T),
     {int, 0, 1 bsl 26};
 type(Op, [_ | _]) when Op =:= is_nonempty_list; Op =:= is_tagged_tuple -> bool;
+type(push, [T]) ->
+    _ = type(put_list, [T]),
+    bool;
 type(Op, Ts) when Op =:= put_tuple; Op =:= put_list ->
     _ = [throw({unsupported, "a place within a byte in a tuple or list"})
          || {bin, B} <- Ts, B > 0],
@@ -58,6 +61,9 @@ op(put_list, [H, T], Dst, S) ->
     {R, S3} = add(value, ["call i64 @enif_make_list_cell(i8* %env, i64 ", Head, ", i64 ", Tail,
                           ")"], charge(?MAKE + 2 * ?WORD, S2)),
     def(Dst, {term, R}, S3);
+op(push, [A], Dst, S0) ->
+    {T, S} = term(use(A, S0), S0),
+    def(Dst, {bool, "true"}, erlane_native_rows:push(T, charge(?WORD, S)));
 op(is_nonempty_list, [A], Dst, S) ->
     {C, S1} = is_cell(use(A, S), S),
     def(Dst, {bool, C}, S1);

@@ -53,6 +53,7 @@ module(Name, Units, Options) ->
 
 unit(I, #{entry := Entry, heads := Heads, calls := Calls, functions := Fs}, Options, M0) ->
     Common = #{functions => Fs, options => Options, unit => I,
+               rows => erlane_native_ir:collects(maps:keys(Fs), Fs),
                called => maps:from_list(lists:zip([FA || {FA, _} <- Calls], seq(Calls)))},
     {Called, M1} = lists:mapfoldl(fun({K, {_, Hs}}, M) -> called(K, Hs, Common, M) end, M0,
                                   lists:zip(seq(Calls), Calls)),
@@ -67,7 +68,8 @@ unit(I, #{entry := Entry, heads := Heads, calls := Calls, functions := Fs}, Opti
             "define internal i64 @u", U, "(i8* %env, i1 %resume, i64* %argv) {\nentry:\n",
             erlane_native_slots:scratch(), "  %fuel = alloca i64\n",
             "  %where = alloca i64\n  %args = alloca i64\n  %ret = alloca i64\n",
-            Allocas, erlane_native_build:memory(S2), erlane_native_call:limit(Calls),
+            Allocas, erlane_native_build:memory(S2), erlane_native_rows:memory(top, S2),
+            erlane_native_call:limit(Calls),
             "  store i64 ", n(?FUEL), ", i64* %fuel\n",
             erlane_native_term:gate([Called, Body]),
             "  br i1 %resume, label %r, label %e\n", Body, "}\n",
@@ -84,6 +86,7 @@ start(Mode, Heads, Common, M) ->
     #{functions := Fs} = Common,
     S0 = maps:merge(erlane_native_out:new(maps:with([reasons, atoms], M)),
                     Common#{heads => maps:from_list(lists:zip(Heads, seq(Heads))), mode => Mode,
+                            collects => erlane_native_ir:collects(Heads, Fs),
                             buffer => lists:any(fun(FA) -> builds(maps:get(FA, Fs)) end, Heads)}),
     lists:foldl(fun({N, FA}, S) -> slots(N, maps:get(FA, Fs), S) end, S0,
                 lists:zip(seq(Heads), Heads)).
@@ -190,7 +193,8 @@ body(N, L, #{blocks := Blocks, single := Single} = F, #{entered := Entered} = Sx
 last({ret, V}, _, _, _, #{mode := call} = S) -> erlane_native_call:succeeded({use(V, S), S});
 last({ret, V}, _, _, _, S0) ->
     {T, S1} = final(use(V, S0), S0),
-    add("br label %good", add(["store i64 ", T, ", i64* %ret"], S1));
+    {M, S2} = erlane_native_out:atom(marker(), S1),
+    erlane_native_rows:result(T, M, S2);
 last({jmp, To}, N, L, F, S) -> edge(N, L, To, F, S);
 last({br, C, T, E}, N, L, F, S0) ->
     {Cond, S1} = bool(use(C, S0), S0),
@@ -212,7 +216,8 @@ last({tail, To, Args, Line}, _, _, #{}, #{heads := Heads, functions := Fs} = S0)
                                       store(["%a", n(H), "_", n(I)], T, use(A, S), S)
                                   end, erlane_native_out:line(Line, S0),
                                   lists:zip3(seq(Params), Params, Args)),
-    add(["br label %h", n(H)], lists:foldl(fun(Store, S) -> Store(S) end, S1, Stores));
+    S2 = erlane_native_rows:store(S1),
+    add(["br label %h", n(H)], lists:foldl(fun(Store, S) -> Store(S) end, S2, Stores));
 last({deopt, Why, Line}, _, _, _, S) ->
     erlane_native_out:deopt(lists:concat(["raises: ", Why]), erlane_native_out:line(Line, S)).
 
@@ -292,7 +297,7 @@ hand_back(FA, N, #{params := Params, line := Line}, S0) ->
                  erlane_native_build:kept(Used, Loaded);
              [] -> S1
          end,
-    S3 = add(["store i64 ", n(-1 - N), ", i64* %where"], S2),
+    S3 = add(["store i64 ", n(-1 - N), ", i64* %where"], erlane_native_rows:many(S2)),
     {_, S4} = add(value, "atomicrmw add i64* @yields, i64 1 monotonic", S3),
     S5 = block(["d", H], add(["br label %g", H], S4)),
     {Fuel, Sf} = add(value, "load i64, i64* %fuel", add(["store i64 ", H, ", i64* %where"], S5)),
@@ -301,8 +306,9 @@ hand_back(FA, N, #{params := Params, line := Line}, S0) ->
                                   {V, Sa} = load(["%a", H, "_", n(I)], T, S),
                                   final(V, Sa)
                               end, block(["g", H], S6), indexed(Params)),
-    {T, S8} = term({tuple, [{term, X} || X <- Ts]}, S7),
-    add("br label %leave", add(["store i64 ", T, ", i64* %args"], S8)).
+    {Kept, S8} = erlane_native_rows:kept(S7),
+    {T, S9} = term({tuple, [{term, X} || X <- Ts ++ Kept]}, S8),
+    add("br label %leave", add(["store i64 ", T, ", i64* %args"], S9)).
 
 indexed(List) -> lists:zip(seq(List), List).
 

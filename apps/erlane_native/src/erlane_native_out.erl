@@ -31,7 +31,7 @@
 -spec new(map()) -> state().
 new(Module) ->
     Module#{text => [], allocas => [], n => 0, env => #{}, head => 0, line => 0, fa => none,
-            stubs => [], known => #{}}.
+            stubs => [], known => #{}, pushed => []}.
 
 %% @doc What was written: allocations, which belong to the first block, and the rest.
 -spec text(state()) -> {iodata(), iodata()}.

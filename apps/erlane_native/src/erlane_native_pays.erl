@@ -100,7 +100,9 @@ worth({_, {bs_match, _, _, _, _}, _, _}, _, _) -> 10;
 worth({_, bs_utf8, _, _}, _, _) -> 20;
 worth({_, {bs_string, _}, _, _}, _, _) -> 5;
 worth({_, Op, _, _}, _, _) when Op =:= bs_get_tail -> -150;
-worth({_, put_tuple, _, _}, _, _) -> -20;
+%% With nothing else in a turn, one list is made of another about as fast by BEAM.
+worth({_, push, _, _}, _, _) -> 6;
+worth({_, put_tuple, _, _}, _, _) -> -5;
 worth({_, Op, _, _}, _, _) when Op =:= put_list; Op =:= get_hd; Op =:= get_tl;
                                 Op =:= is_nonempty_list; Op =:= is_tagged_tuple -> 0;
 %% Two terms that may be anything: the same word is the same term.

@@ -66,7 +66,7 @@ functions(Reasons) ->
      "done:\n",
      "  %r = call i64 @enif_make_tuple_from_array(i8* %env, i64* %p, i32 ", N1, ")\n",
      "  ret i64 %r\n}\n",
-     consume(), buffer(), copies(), quick(), utf8()].
+     consume(), buffer(), copies(), quick(), utf8(), utf8_put()].
 
 %% Tells the scheduler of fuel: less than nothing by so much as was used, a hundredth of a time
 %% slice for each 40000. Answers what the VM does: whether the slice is over.
@@ -181,3 +181,29 @@ utf8() ->
      "  %w4 = shl i64 %dl, 6\n  %x4 = or i64 %s4, %t4\n  %y4 = or i64 %x4, %w4\n",
      "  %v4 = or i64 %y4, %gl\n  store i64 %v4, i64* %out\n  ret i64 4\nbad:\n",
      "  store i64 0, i64* %out\n  ret i64 0\n}\n"].
+
+%% Bytes of a character, 0 when a number is none; and those bytes.
+utf8_put() ->
+    ["define internal i64 @utf8_size(i64 %c) alwaysinline {\n",
+     "  %a = icmp ult i64 %c, 128\n  br i1 %a, label %one, label %more, !prof !0\none:\n",
+     "  ret i64 1\nmore:\n",
+     "  %hi = icmp ule i64 %c, 1114111\n  %s = lshr i64 %c, 11\n  %sur = icmp ne i64 %s, 27\n",
+     "  %ok = and i1 %hi, %sur\n  br i1 %ok, label %size, label %bad\nbad:\n  ret i64 0\nsize:\n",
+     "  %b = icmp ult i64 %c, 2048\n  %d = icmp ult i64 %c, 65536\n",
+     "  %n = select i1 %d, i64 3, i64 4\n  %m = select i1 %b, i64 2, i64 %n\n  ret i64 %m\n}\n",
+     "define internal void @utf8_put(i64 %c, i64 %n, i8* %p) alwaysinline {\n",
+     "  %a = icmp eq i64 %n, 1\n  br i1 %a, label %one, label %more, !prof !0\none:\n",
+     "  %b = trunc i64 %c to i8\n  store i8 %b, i8* %p\n  ret void\nmore:\n",
+     "  call void @utf8_long(i64 %c, i64 %n, i8* %p)\n  ret void\n}\n",
+     %% The last bytes have six bits each, the first one what is left, behind as many ones as there
+     %% are bytes.
+     "define internal void @utf8_long(i64 %c, i64 %n, i8* %p) noinline {\nentry:\n",
+     "  %last = sub i64 %n, 1\n  br label %loop\nloop:\n",
+     "  %i = phi i64 [ %last, %entry ], [ %j, %loop ]\n",
+     "  %v = phi i64 [ %c, %entry ], [ %w, %loop ]\n",
+     "  %low = and i64 %v, 63\n  %x = or i64 %low, 128\n  %b = trunc i64 %x to i8\n",
+     "  %q = getelementptr i8, i8* %p, i64 %i\n  store i8 %b, i8* %q\n",
+     "  %w = lshr i64 %v, 6\n  %j = sub i64 %i, 1\n  %more = icmp ne i64 %j, 0\n",
+     "  br i1 %more, label %loop, label %first\nfirst:\n",
+     "  %k = sub i64 8, %n\n  %ones = shl i64 255, %k\n  %h = or i64 %ones, %w\n",
+     "  %f = trunc i64 %h to i8\n  store i8 %f, i8* %p\n  ret void\n}\n"].

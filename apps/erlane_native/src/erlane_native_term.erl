@@ -99,7 +99,8 @@ functions() ->
      "declare i64 @enif_make_new_map(i8*)\ndeclare i64 @enif_make_ref(i8*)\n",
      "define internal i64 @term_bits(i64 %t, i64 %mask) alwaysinline {\n",
      "  %b = and i64 %t, %mask\n  ret i64 %b\n}\n",
-     cells(), tuples(), longs(), doubles(), compares(), lengths(), probe()].
+     cells(), tuples(), longs(), doubles(), compares(), lengths(), erlane_native_rows:functions(),
+     probe()].
 
 cells() ->
     ["define internal { i1, i64, i64 } @term_get_list_cell(i64 %t) alwaysinline {\n",

@@ -4,7 +4,7 @@
 -module(erlane_native_ct).
 
 -export([init_suite/1, end_suite/0, empty_cache/0]).
--export([source/1, forms/1, text_of/2, plain/4, native/5, why_not/3, forget/1]).
+-export([source/1, forms/1, text_of/2, plain/4, native/5, why_not/3, reasons/1, forget/1]).
 -export([outcome/3, differs/4, unlike/4, times/1, seed/0, versions/0]).
 
 -export_type([outcome/0, how/0]).
@@ -98,6 +98,12 @@ setting(yields) -> "yield";
 setting(deopts) -> setting({deopts, 3});
 setting({deopts, K}) -> "deopt=" ++ integer_to_list(K);
 setting({both, K}) -> "yield," ++ setting({deopts, K}).
+
+%% @doc Why calls of such a module went back to BEAM, and how many did.
+-spec reasons(module()) -> [{string(), pos_integer()}].
+reasons(Name) ->
+    {ok, #{deopts := Deopts}} = erlane_native:info(Name),
+    [{Why, N} || {_, _, Why, N} <- Deopts, N > 0].
 
 %% @doc Why a function of such a module is not native.
 -spec why_not(module(), atom(), arity()) -> none | string().

@@ -5,17 +5,23 @@
 
 -export([levenshtein/2, matrix_product/3, dot_product/2, float_sum/1, int_sum/1, histogram/1,
          crc32c_table/1, sieve/1, nrev/1, qsort/1, zip/2, squares/1, evens/1, count_atoms/1,
-         bisect/2, point_sum/1]).
+         bisect/2, point_sum/1, csv_rows/1, utf8_of/1, lookup/2, pairs_below/1, suffixes/1]).
 
 -native([levenshtein/2, matrix_product/3, dot_product/2, float_sum/1, int_sum/1, histogram/1,
          crc32c_table/1, sieve/1, nrev/1, qsort/1, zip/2, squares/1, evens/1, count_atoms/1,
-         bisect/2, point_sum/1]).
+         bisect/2, point_sum/1, csv_rows/1, utf8_of/1, lookup/2, pairs_below/1, suffixes/1]).
 
 %% Wagner and Fischer's algorithm with one row.
 -spec levenshtein([term()], [term()]) -> non_neg_integer().
-levenshtein(A, B) -> lev_rows(A, B, lists:seq(0, length(B)), 1).
+levenshtein(A, B) -> lev_rows(A, B, from(0, length(B)), 1).
 
-lev_rows([], _, Row, _) -> lists:last(Row);
+from(I, N) when I =< N -> [I | from(I + 1, N)];
+from(_, _) -> [].
+
+last([X]) -> X;
+last([_ | Xs]) -> last(Xs).
+
+lev_rows([], _, Row, _) -> last(Row);
 lev_rows([X | Xs], B, [Corner | Row], I) ->
     lev_rows(Xs, B, [I | lev_row(X, B, Row, Corner, I)], I + 1).
 
@@ -159,3 +165,32 @@ point_sum(Points) -> point_sum(Points, 0, 0).
 
 point_sum([{point, X, Y} | Rest], Sx, Sy) -> point_sum(Rest, Sx + X, Sy + Y);
 point_sum([], Sx, Sy) -> {point, Sx, Sy}.
+
+%% Lines of fields; neither quoted.
+-spec csv_rows(binary()) -> [[binary()]].
+csv_rows(Bin) -> csv_rows(Bin, 0, Bin, [], []).
+
+csv_rows(<<C, Rest/binary>>, N, From, Row, Rows) when C =:= $,; C =:= $\n ->
+    <<Field:N/binary, _/binary>> = From,
+    case C of
+        $, -> csv_rows(Rest, 0, Rest, [Field | Row], Rows);
+        $\n -> csv_rows(Rest, 0, Rest, [], [[Field | Row] | Rows])
+    end;
+csv_rows(<<_, Rest/binary>>, N, From, Row, Rows) -> csv_rows(Rest, N + 1, From, Row, Rows);
+csv_rows(<<>>, _, From, Row, Rows) -> [[From | Row] | Rows].
+
+-spec utf8_of([char()]) -> binary().
+utf8_of(List) -> << <<C/utf8>> || C <- List >>.
+
+%% Key lists in lists: the value, or none.
+-spec lookup(term(), [{term(), term()}]) -> {value, term()} | none.
+lookup(Key, [{Key, Value} | _]) -> {value, Value};
+lookup(Key, [_ | Rest]) -> lookup(Key, Rest);
+lookup(_, []) -> none.
+
+-spec pairs_below([integer()]) -> [{integer(), integer(), integer()}].
+pairs_below(List) -> [{X, Y, X * Y} || X <- List, is_integer(X), Y <- List, Y < X].
+
+-spec suffixes([term()]) -> [[term()]].
+suffixes([_ | Rest] = List) -> [List, Rest | suffixes(Rest)];
+suffixes(End) -> [End].

@@ -76,6 +76,14 @@ args(evens, 1) -> mixed([few(any_int())]);
 args(count_atoms, 1) -> mixed([few(oneof([red, green, blue, junk()]))]);
 args(bisect, 2) -> mixed([any_num(), ?LET(L, few(any_num()), list_to_tuple(lists:sort(L)))]);
 args(point_sum, 1) -> mixed([few(frequency([{9, {point, any_num(), any_num()}}, {1, junk()}]))]);
+args(csv_rows, 1) -> mixed([text(",,,\n\nab")]);
+args(utf8_of, 1) ->
+    mixed([few(frequency([{9, range(0, 16#10FFFF)}, {3, range(0, 127)}, {1, any_int()}]))]);
+args(lookup, 2) ->
+    Key = oneof([range(0, 5), any_num(), a, b, <<"c">>, {1, 2}]),
+    mixed([Key, few(frequency([{9, {Key, junk()}}, {1, junk()}]))]);
+args(pairs_below, 1) -> mixed([few(any_int())]);
+args(suffixes, 1) -> mixed([few(junk())]);
 args(_BytesIn, 1) -> mixed([bytes()]).
 
 %% All as they should be, mostly; else some of them are not.

@@ -1,0 +1,192 @@
+%% SPDX-License-Identifier: Apache-2.0
+%% Lists and tuples in native code where size and shape matter: long lists over time slices, lists in
+%% lists, ends that are not empty, what one call may take.
+-module(erlane_native_list_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-export([all/0, init_per_suite/1, end_per_suite/1]).
+-export([long/1, joined/1, slices/1, nested/1, ends/1, mixed/1, counted/1, characters/1,
+         comprehension_frames/1, verified/1, built_in_tuples/1, all_is_paid/1, elements/1]).
+
+all() ->
+    [long, joined, slices, nested, ends, mixed, counted, characters, comprehension_frames, verified,
+     built_in_tuples, all_is_paid, elements].
+
+init_per_suite(Config) -> erlane_native_ct:init_suite(Config).
+
+end_per_suite(_) -> erlane_native_ct:end_suite().
+
+%% Longer than what is kept on the native stack, around the sizes where that is full.
+long(_) ->
+    M = module(?FUNCTION_NAME, maps()),
+    [?assertEqual([X * 3 || X <- lists:seq(1, N)], M:triple(lists:seq(1, N)), N)
+     || N <- [0, 1, 1983, 1984, 1985, 3968, 3969, 10000]],
+    ?assertEqual([], erlane_native_ct:reasons(M)).
+
+%% Gives way, and puts together what it made before and after.
+joined(_) ->
+    M = module(?FUNCTION_NAME, maps()),
+    List = lists:seq(1, 300000),
+    ?assertEqual([X * 3 || X <- List], M:triple(List)),
+    {ok, #{yields := Yields}} = erlane_native:info(M),
+    ?assert(Yields > 0),
+    ?assertEqual([X || X <- List, X rem 2 =:= 0] ++ tail, M:even(List ++ tail)).
+
+%% A yield at each turn, and hand-backs in between.
+slices(_) ->
+    [begin
+         M = module(list_to_atom(lists:concat([?FUNCTION_NAME, "_", How])), maps(),
+                    ["-native([{triple, 1, [", Option, "]}]).\n"]),
+         ?assertEqual([3, 6, 9, 12, 15], M:triple([1, 2, 3, 4, 5])),
+         ?assertEqual([2, 4 | x], M:even([1, 2, 3, 4 | x])),
+         ?assertEqual([0 | 1], M:even([0 | 1])),
+         ?assertError(badarith, M:triple([1, 2, a, 4]))
+     end || {How, Option} <- [{yield, "yield"}, {one, "{deopt, 1}"}, {two, "yield, {deopt, 2}"},
+                              {three, "{deopt, 3}"}]].
+
+%% Lists in lists go on behind each other; where there is no more room, BEAM has it.
+nested(_) ->
+    M = module(?FUNCTION_NAME,
+               "-native([rows/2, deep/2]).\n-export([rows/2, deep/2]).\n"
+               "rows(As, Bs) -> [[A * B || B <- Bs] || A <- As].\n"
+               "deep(0, L) -> [X + 1 || X <- L];\ndeep(N, L) -> [N, deep(N - 1, L) | L].\n"),
+    [?assertEqual([[A * B || B <- lists:seq(1, J)] || A <- lists:seq(1, I)],
+                  M:rows(lists:seq(1, I), lists:seq(1, J)), {I, J})
+     || {I, J} <- [{3, 4}, {30, 5000}, {2500, 3}]],
+    ?assertMatch([3, [2, [1, [2, 3] | _] | _] | _], M:deep(3, [1, 2])).
+
+%% The end of a list is anything; what is no list at all is an error.
+ends(_) ->
+    M = module(?FUNCTION_NAME,
+               "-native([add/2, sum/2]).\n-export([add/2, sum/2]).\n"
+               "add([X | Xs], End) -> [X + 1 | add(Xs, End)];\nadd([], End) -> End.\n"
+               "sum([X | Xs], S) -> sum(Xs, S + X);\nsum([], S) -> S.\n"),
+    [?assertEqual([2, 3 | End], M:add([1, 2], End)) || End <- [[], [a], x, {1}, <<1>>, 1 bsl 70]],
+    ?assertError(function_clause, M:add([1, 2 | 3], [])),
+    ?assertError(function_clause, M:sum([1, 2 | 3], 0)),
+    ?assertError(function_clause, M:sum({1}, 0)),
+    ?assertError(badarith, M:sum([1, x], 0)).
+
+%% Elements of another kind than those before.
+mixed(_) ->
+    M = module(?FUNCTION_NAME,
+               "-native([sum/2, kinds/2]).\n-export([sum/2, kinds/2]).\n"
+               "sum([X | Xs], S) -> sum(Xs, S + X);\nsum([], S) -> S.\n"
+               "kinds([X | Xs], {I, F, A, O}) ->\n"
+               "    kinds(Xs, if is_integer(X) -> {I + 1, F, A, O};\n"
+               "                 is_float(X) -> {I, F + 1, A, O};\n"
+               "                 is_atom(X) -> {I, F, A + 1, O};\n"
+               "                 is_list(X); is_tuple(X); is_binary(X) -> {I, F, A, O + 1};\n"
+               "                 true -> {I, F, A, O} end);\n"
+               "kinds([], Counts) -> Counts.\n"),
+    Big = 1 bsl 62,
+    ?assertEqual(Big * 3, M:sum([Big, Big, Big], 0)),
+    ?assertEqual(6.5, M:sum([1, 2.5, 3], 0)),
+    ?assertEqual(-(1 bsl 63), M:sum([-(1 bsl 63)], 0)),
+    ?assertEqual({4, 2, 2, 6},
+                 M:kinds([1, Big, -1 bsl 59, 1 bsl 100, 1.5, -0.0, a, true, [], [1], {}, {a}, <<>>,
+                          <<1>>, [], <<1:1>>, #{}, self(), make_ref(), fun erlang:abs/1] -- [[]],
+                         {0, 0, 0, 0})).
+
+counted(_) ->
+    M = module(?FUNCTION_NAME,
+               "-native([f/2]).\n-export([f/2]).\n"
+               "f(N, L) when N > 0, length(L) > 2 -> f(N - 1, L);\nf(N, _) -> N.\n"),
+    ?assertEqual(0, M:f(5, [1, 2, 3])),
+    ?assertEqual(5, M:f(5, [1, 2])),
+    ?assertEqual([], erlane_native_ct:reasons(M)),
+    ?assertEqual(5, M:f(5, [1, 2, 3 | 4])),
+    ?assertEqual(5, M:f(5, {1, 2, 3})),
+    ?assertEqual(0, M:f(5, lists:seq(1, 10000))),
+    ?assertEqual(2, length(lists:append([lists:duplicate(N, x)
+                                         || {_, N} <- erlane_native_ct:reasons(M)]))),
+    ?assertEqual(0, M:f(5, lists:seq(1, 10001))).
+
+characters(_) ->
+    M = module(?FUNCTION_NAME,
+               "-native([utf8/2]).\n-export([utf8/2]).\n"
+               "utf8([C | Cs], B) -> utf8(Cs, <<B/binary, C/utf8>>);\nutf8([], B) -> B.\n"),
+    Edges = [0, 16#7F, 16#80, 16#7FF, 16#800, 16#D7FF, 16#E000, 16#FFFF, 16#10000, 16#10FFFF],
+    [?assertEqual(<<$x, C/utf8, $y>>, M:utf8([$x, C, $y], <<>>)) || C <- Edges],
+    ?assertEqual([], erlane_native_ct:reasons(M)),
+    [?assertError(badarg, M:utf8([C], <<>>))
+     || C <- [-1, 16#D800, 16#DFFF, 16#110000, 1 bsl 64, 1.0, a]].
+
+%% They have names that the compiler makes of the function's.
+comprehension_frames(_) ->
+    M = module(?FUNCTION_NAME, "-native([f/1]).\n-export([f/1]).\nf(L) -> [X * 2 || X <- L].\n"),
+    try M:f([a]) of _ -> ?assert(false)
+    catch error:badarith:Stack ->
+        [Name | _] = [F || {Mod, F, _, _} <- Stack, Mod =:= M],
+        ?assertEqual("-f/1-", lists:sublist(atom_to_list(Name), 5))
+    end.
+
+verified(_) ->
+    M = module(?FUNCTION_NAME, maps()),
+    ok = erlane_native:verify(M, on),
+    List = lists:seq(1, 200000),
+    ?assertEqual([X * 3 || X <- List], M:triple(List)),
+    ?assertEqual([2], M:even([1, 2, 3])),
+    {ok, #{differences := Differences}} = erlane_native:info(M),
+    ?assertEqual(0, lists:sum([N || {_, N} <- Differences])).
+
+%% At each turn they would be copied.
+built_in_tuples(_) ->
+    M = build(?FUNCTION_NAME,
+              "-native([last/3, once/2]).\n-export([last/3, once/2]).\n"
+              "last(0, _, T) -> T;\nlast(N, B, _) -> last(N - 1, <<B/binary, N>>, {B, N}).\n"
+              "once(0, B) -> {ok, [B]};\nonce(N, B) -> once(N - 1, <<B/binary, N>>).\n", []),
+    ?assertEqual({<<2>>, 1}, M:last(2, <<>>, none)),
+    ?assertEqual({ok, [<<2, 1>>]}, M:once(2, <<>>)),
+    {ok, #{functions := [{once, 2}], refused := [{{last, 3}, _, Why}]}} = erlane_native:info(M),
+    ?assertEqual("a binary that is built is put into a tuple or list at each turn", Why).
+
+%% A process pays for what it makes, so that others have their turn.
+all_is_paid(_) ->
+    M = module(?FUNCTION_NAME,
+               ["-native([rev/2, pairs/2]).\n-export([rev/2, pairs/2]).\n", maps(),
+                "rev([X | Xs], A) -> rev(Xs, [X | A]);\nrev([], A) -> A.\n"
+                "pairs([X | Xs], _) -> pairs(Xs, {X, X});\npairs([], T) -> T.\n"]),
+    List = lists:seq(1, 100000),
+    [begin
+         {reductions, Before} = process_info(self(), reductions),
+         _ = F(),
+         {reductions, After} = process_info(self(), reductions),
+         %% 4000 for a time slice of about a millisecond; no turn takes less than a nanosecond.
+         ?assert(After - Before >= 400, {Name, After - Before})
+     end || {Name, F} <- [{triple, fun() -> M:triple(List) end}, {rev, fun() -> M:rev(List, []) end},
+                          {pairs, fun() -> M:pairs(List, x) end}]].
+
+elements(_) ->
+    M = module(?FUNCTION_NAME,
+               "-native([sum/3, size/2]).\n-export([sum/3, size/2]).\n"
+               "sum(0, _, S) -> S;\nsum(I, T, S) -> sum(I - 1, T, S + element(I, T)).\n"
+               "size(N, T) when N > 0, tuple_size(T) =:= N -> size(N - 1, T);\nsize(N, _) -> N.\n"),
+    ?assertEqual(6, M:sum(3, {1, 2, 3}, 0)),
+    ?assertEqual(5050, M:sum(100, list_to_tuple(lists:seq(1, 100)), 0)),
+    [?assertError(badarg, M:sum(I, T, 0))
+     || {I, T} <- [{4, {1, 2, 3}}, {-1, {1}}, {1, {}}, {1, [1]}, {1, 5}, {1 bsl 40, {1}}]],
+    [?assertEqual(1, M:size(2, T)) || T <- [{a, b}]],
+    [?assertEqual(2, M:size(2, T)) || T <- [{}, {a}, x, [1, 2], <<"12">>, 1.5, 1 bsl 65, #{}]].
+
+maps() ->
+    "-native([triple/1, even/1]).\n-export([triple/1, even/1]).\n"
+    "triple([X | Xs]) -> [X * 3 | triple(Xs)];\ntriple([]) -> [].\n"
+    "even([X | Xs]) when X band 1 =:= 0 -> [X | even(Xs)];\neven([_ | Xs]) -> even(Xs);\n"
+    "even(End) -> End.\n".
+
+module(Name, Text) -> module(Name, Text, []).
+
+module(Case, Text, More) ->
+    M = build(list_to_atom(atom_to_list(Case) ++ "_list"), Text, More),
+    native = erlane_native:ensure(M),
+    M.
+
+build(Name, Text, More) ->
+    Forms = erlane_native_ct:forms([More, Text]),
+    {ok, Name, Beam} = compile:forms([{attribute, 1, module, Name} | Forms],
+                                     [{parse_transform, erlane_native}, binary]),
+    ok = erlane_native_ct:forget(Name),
+    {module, Name} = code:load_binary(Name, "generated", Beam),
+    Name.
