@@ -4,7 +4,7 @@
 %% `[E | f(T)]' as the result of a function on the way to itself is a call that waits for its end
 %% only to make one cell. Here it becomes the operation `push', of E, and a jump: what is pushed is
 %% kept in order, and the end of the loop makes a list of it. So are comprehensions, which the
-%% compiler makes such functions of. All is pure, so that an element may be computed before the rest.
+%% compiler makes such functions of. All is pure, so an element may be computed before the rest.
 -module(erlane_native_collect).
 
 -export([functions/1]).

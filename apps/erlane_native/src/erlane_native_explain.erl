@@ -174,8 +174,8 @@ boxing(Call) ->
 %% Which functions of the interface are called in what was made of each line. Giving way is not
 %% part of a line.
 calls(Text) ->
-    Boxes = "get_long|get_double|make_long",
-    Marks = case re:run(Text, "^ *; line ([0-9]+)$|@(?:enif_|term_(?=" ++ Boxes ++ "))([a-z_0-9]+)\\(",
+    Marks = case re:run(Text, "^ *; line ([0-9]+)$"
+                        "|@(?:enif_|term_(?=get_long|get_double|make_long))([a-z_0-9]+)\\(",
                         [global, multiline, {capture, all_but_first, list}]) of
                 {match, Found} -> Found;
                 nomatch -> []

@@ -116,7 +116,8 @@ weigh(_) -> 0.
 %% @doc The user's module: `Units' are the functions that are native, each with its number, and the
 %% functions of its heads in order.
 -spec user([erl_parse:abstract_form()],
-           [{fa(), non_neg_integer(), [{fa(), [int | float | bin | term | lists]}]}], module(), binary()) ->
+           [{fa(), non_neg_integer(), [{fa(), [int | float | bin | term | lists]}]}], module(),
+           binary()) ->
           [erl_parse:abstract_form()].
 user(Forms, Units, Companion, Binary) ->
     Native = [FA || {FA, _, _} <- Units],

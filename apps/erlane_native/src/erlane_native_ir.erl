@@ -202,8 +202,8 @@ fix(Functions, Low, Params, Rets, Kinds, Floats, Round) ->
         _ -> fix(Functions, Low, NextParams, NextRets, Kinds, NextFloats, Round + 1)
     end.
 
-%% What comes out of a list or a tuple is what its uses say, if they say anything: tested where it is
-%% handed on. So the loop has it in a register.
+%% What comes out of a list or a tuple is what its uses say, if they say anything: tested where it
+%% is handed on. So the loop has it in a register.
 bet(int, term) -> int_type(erlane_native_range:signed());
 bet(float, term) -> float;
 bet(_, T) -> T.

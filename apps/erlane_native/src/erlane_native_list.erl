@@ -34,6 +34,14 @@ type({bif, length}, [T]) ->
 type({bif, tuple_size}, [T]) ->
     _ = readable(T),
     {int, 0, 1 bsl 26};
+type({lists, reverse}, [T | Tail]) ->
+    _ = readable(T),
+    _ = [type(put_list, Tail) || Tail =/= []],
+    term;
+type({bif, setelement}, [_, T, V]) ->
+    _ = readable(T),
+    _ = type(put_list, [V]),
+    term;
 type(Op, [_ | _]) when Op =:= is_nonempty_list; Op =:= is_tagged_tuple -> bool;
 type(push, [T]) ->
     _ = type(put_list, [T]),
@@ -78,6 +86,33 @@ op({bif, length}, [A], Dst, S) ->
     S5 = deopt_unless(C, "a term is not a list, or one of more than 10000 elements", S4),
     {Fuel, S6} = add(value, ["mul i64 ", N, ", ", n(?CELL)], S5),
     def(Dst, {int, signed, N}, charge(Fuel, S6));
+op({lists, reverse}, [A | Tail], Dst, S) ->
+    {T, S1} = term(use(A, S), S),
+    {Nil, S2} = erlane_native_out:atom([], S1),
+    {End, S3} = case Tail of
+                    [] -> {Nil, S2};
+                    [V] -> term(use(V, S2), S2)
+                end,
+    {R, S4} = add(value, ["call { i64, i64 } @term_reverse(i8* %env, i64 ", T, ", i64 ", Nil,
+                          ", i64 ", End, ")"], S3),
+    {N, S5} = add(value, ["extractvalue { i64, i64 } ", R, ", 0"], S4),
+    {C, S6} = add(value, ["icmp sge i64 ", N, ", 0"], S5),
+    S7 = deopt_unless(C, "a term is not a list, or one of more than 2000 elements", S6),
+    {List, S8} = add(value, ["extractvalue { i64, i64 } ", R, ", 1"], S7),
+    {Fuel, S9} = add(value, ["mul i64 ", N, ", ", n(2 * ?WORD + ?CELL)], S8),
+    def(Dst, {term, List}, charge(Fuel, S9));
+op({bif, setelement}, [I, A, V], Dst, S) ->
+    {X, S1} = erlane_native_out:word(use(I, S), "an index has more than 64 bits", S),
+    {T, S2} = term(use(A, S1), S1),
+    {New, S3} = term(use(V, S2), S2),
+    {R, S4} = add(value, ["call { i64, i64 } @term_setelement(i8* %env, i64 ", X, ", i64 ", T,
+                          ", i64 ", New, ")"], S3),
+    {N, S5} = add(value, ["extractvalue { i64, i64 } ", R, ", 0"], S4),
+    {C, S6} = add(value, ["icmp sge i64 ", N, ", 0"], S5),
+    S7 = deopt_unless(C, "there is no such element, or the tuple has more than 255", S6),
+    {Tuple, S8} = add(value, ["extractvalue { i64, i64 } ", R, ", 1"], S7),
+    {Fuel, S9} = add(value, ["mul i64 ", N, ", ", n(?WORD)], S8),
+    def(Dst, {term, Tuple}, charge(Fuel, charge(?MAKE, S9)));
 op({bif, tuple_size}, [A], Dst, S) ->
     {{_, N, _}, S1} = tuple(use(A, S), S),
     {C, S2} = add(value, ["icmp sge i64 ", N, ", 0"], S1),

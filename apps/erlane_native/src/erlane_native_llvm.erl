@@ -231,8 +231,8 @@ smalls(T, Else, List, N, L, F, S0) ->
     {Labels, S4} = lists:mapfoldl(fun(_, S) -> erlane_native_out:label(S) end, S3, List),
     S5 = block(Look, add(["br i1 ", Is, ", label %", Look, ", label %", Other], S4)),
     S6 = add(["switch i64 ", V, ", label %", Other, " [",
-              [["i64 ", n(K), ", label %", Label, " "] || {{K, _}, Label} <- lists:zip(List, Labels)],
-              "]"], S5),
+              [["i64 ", n(K), ", label %", Label, " "]
+               || {{K, _}, Label} <- lists:zip(List, Labels)], "]"], S5),
     S7 = lists:foldl(fun({{_, To}, Label}, S) -> edge(N, L, To, F, block(Label, S)) end, S6,
                      lists:zip(List, Labels)),
     edge(N, L, Else, F, block(Other, S7)).

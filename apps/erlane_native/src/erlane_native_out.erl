@@ -15,6 +15,8 @@
 
 %% Fuel for a term that is made on the heap, which has to be collected, too.
 -define(MAKE, 60).
+%% Terms of a literal that are made where it is used.
+-define(LITERAL, 64).
 
 -type name() :: iodata().
 -type machine() :: signed | unsigned | 128 | 256.
@@ -68,8 +70,8 @@ alloca(Name, Type, #{allocas := As} = S) ->
 -spec at(erlane_native_ssa:fa(), non_neg_integer() | whole, state()) -> state().
 at(FA, Head, S) -> S#{fa := FA, head := Head, env := #{}, known := #{}}.
 
-%% @doc What was found out of a term on all ways to here, or is now by the function. Nothing is to be
-%% found out so where it may be jumped over.
+%% @doc What was found out of a term on all ways to here, or is now by the function. Nothing is to
+%% be found out so where it may be jumped over.
 -spec known(term(), fun((state()) -> {T, state()}), state()) -> {T, state()}.
 known(Key, Find, #{known := Known} = S0) ->
     case Known of
@@ -246,10 +248,12 @@ term({bool, Op}, S0) ->
     add(value, ["select i1 ", Op, ", i64 ", True, ", i64 ", False], S2);
 term({k, A}, S) when is_atom(A); A =:= [] -> atom(A, S);
 term({k, Tuple}, S0) when is_tuple(Tuple), tuple_size(Tuple) =< 16 ->
+    parts(Tuple, 0) =< ?LITERAL orelse throw({unsupported, "a literal of many elements"}),
     {Ts, S} = lists:mapfoldl(fun(E, S1) -> term(use({c, E}, S1), S1) end, S0,
                              tuple_to_list(Tuple)),
     tuple(Ts, S);
-term({k, [H | T]}, S0) ->
+term({k, [H | T] = List}, S0) ->
+    parts(List, 0) =< ?LITERAL orelse throw({unsupported, "a literal of many elements"}),
     {Head, S1} = term(use({c, H}, S0), S0),
     {Tail, S2} = term(use({c, T}, S1), S1),
     make("enif_make_list_cell", ["i64 ", Head, ", i64 ", Tail], S2);
@@ -263,6 +267,12 @@ term({tuple, Values}, S0) ->
     {Ts, S} = lists:mapfoldl(fun term/2, S0, Values),
     tuple(Ts, S);
 term(_, _) -> throw({unsupported, "a literal or value of this kind as a term"}).
+
+%% How many terms a literal is made of, or more than are made each time.
+parts(_, N) when N > ?LITERAL -> N;
+parts([H | T], N) -> parts(T, parts(H, N + 1));
+parts(Tuple, N) when is_tuple(Tuple) -> lists:foldl(fun parts/2, N + 1, tuple_to_list(Tuple));
+parts(_, N) -> N + 1.
 
 make(F, Args, S) -> add(value, ["call i64 @", F, "(i8* %env, ", Args, ")"], charge(?MAKE, S)).
 

@@ -11,8 +11,8 @@
 %% kept before. With such the result is `{Marker, join, {Lists, Rest}}', and BEAM puts all together.
 -module(erlane_native_rows).
 
--export([memory/2, parameters/1, arguments/1, push/2, store/1, close/2, kept/1, many/1, again/3, result/3,
-         functions/0]).
+-export([memory/2, parameters/1, arguments/1, push/2, store/1, close/2, kept/1, many/1, again/3,
+         result/3, functions/0]).
 
 -import(erlane_native_out, [add/2, add/3, deopt_unless/3, block/2]).
 
@@ -98,8 +98,9 @@ store(#{pushed := Pushed} = S0) ->
 %% @doc The list of all that was pushed, with this behind it.
 -spec close(erlane_native_out:name(), state()) -> {erlane_native_out:name(), state()}.
 close(Tail, #{collects := true} = S0) ->
-    {[Top, First, Last], S} = lists:mapfoldl(fun(V, Sx) -> add(value, ["load i64, i64* ", V], Sx) end,
-                                             S0, ["%top", "%first", "%last"]),
+    {[Top, First, Last], S} = lists:mapfoldl(fun(V, Sx) ->
+                                                 add(value, ["load i64, i64* ", V], Sx)
+                                             end, S0, ["%top", "%first", "%last"]),
     add(value, ["call i64 @term_row(i8* %env, i64* %rowp, i64 %mark, i64 ", Top, ", i64 ", First,
                 ", i64 ", Last, ", i64 ", Tail, ")"], S);
 close(Tail, S) -> {Tail, S}.
@@ -120,8 +121,8 @@ kept(#{collects := true} = S0) ->
     {[R], S};
 kept(S) -> {[], S}.
 
-%% @doc Where a loop is to give way: with so much kept that putting it together takes longer than BEAM
-%% does for all of it, BEAM has the rest.
+%% @doc Where a loop is to give way: with so much kept that putting it together takes longer than
+%% BEAM does for all of it, BEAM has the rest.
 -spec many(state()) -> state().
 many(#{collects := true, options := Options} = S0) when not is_map_key(yield, Options) ->
     {Kept, S1} = add(value, "load i64, i64* %kept", S0),
@@ -159,12 +160,46 @@ result(Value, Marker, #{collects := true} = S0) ->
     add("br label %good", add(["store i64 ", J, ", i64* %ret"], S9));
 result(Value, _, S) -> add("br label %good", add(["store i64 ", Value, ", i64* %ret"], S)).
 
-%% @doc What makes lists of rows. Cells that are made at once stand one after the other, as the probe
-%% of erlane_native_term found out.
+%% What changes a list or a tuple as a whole: answers how many elements it has, less than nothing
+%% where it cannot be done.
+wholes() ->
+    No = "  ret { i64, i64 } { i64 -1, i64 0 }\n",
+    Give = ["  %r0 = insertvalue { i64, i64 } undef, i64 %n, 0\n",
+            "  %r1 = insertvalue { i64, i64 } %r0, i64 %x, 1\n  ret { i64, i64 } %r1\n"],
+    ["define internal { i64, i64 } @term_reverse(i8* %env, i64 %t, i64 %nil, i64 %tail) ",
+     "noinline {\nentry:\n  %a = alloca [", n(?WORDS), " x i64]\n",
+     "  %row = bitcast [", n(?WORDS), " x i64]* %a to i64*\n  br label %loop\nloop:\n",
+     "  %l = phi i64 [ %t, %entry ], [ %tl, %cell ]\n  %n = phi i64 [ 0, %entry ], [ %m, %cell ]\n",
+     "  %i = phi i64 [ ", n(?WORDS), ", %entry ], [ %j, %cell ]\n",
+     "  %tag = and i64 %l, 3\n  %is = icmp eq i64 %tag, 1\n  br i1 %is, label %more, label %end\n",
+     "more:\n  %full = icmp eq i64 %i, 0\n  br i1 %full, label %no, label %cell\ncell:\n",
+     "  %h = sub i64 %l, 1\n  %hp = inttoptr i64 %h to i64*\n  %hd = load i64, i64* %hp\n",
+     "  %tp = getelementptr i64, i64* %hp, i64 1\n  %tl = load i64, i64* %tp\n",
+     "  %j = sub i64 %i, 1\n  %p = getelementptr i64, i64* %row, i64 %j\n",
+     "  store i64 %hd, i64* %p\n  %m = add i64 %n, 1\n  br label %loop\nend:\n",
+     "  %proper = icmp eq i64 %l, %nil\n  br i1 %proper, label %list, label %no\nno:\n", No,
+     "list:\n  %from = getelementptr i64, i64* %row, i64 %i\n  %top = add i64 %i, %n\n",
+     "  %x = call i64 @term_row(i8* %env, i64* %row, i64 %i, i64 %top, i64 0, i64 0, i64 %tail)\n",
+     Give, "}\n",
+     "define internal { i64, i64 } @term_setelement(i8* %env, i64 %i, i64 %t, i64 %v) noinline {\n",
+     "  %a = alloca [256 x i64]\n  %row = bitcast [256 x i64]* %a to i64*\n",
+     "  %u = call { i1, i64, i64* } @term_get_tuple(i64 %t)\n",
+     "  %n = extractvalue { i1, i64, i64* } %u, 1\n  %e = extractvalue { i1, i64, i64* } %u, 2\n",
+     "  %low = icmp sge i64 %i, 1\n  %high = icmp sle i64 %i, %n\n  %some = icmp sle i64 %n, 255\n",
+     "  %in = and i1 %low, %high\n  %ok = and i1 %in, %some\n",
+     "  br i1 %ok, label %yes, label %no\nno:\n", No, "yes:\n",
+     "  %bytes = shl i64 %n, 3\n  %rb = bitcast i64* %row to i8*\n  %eb = bitcast i64* %e to i8*\n",
+     "  %c = call i8* @memcpy(i8* %rb, i8* %eb, i64 %bytes)\n",
+     "  %j = sub i64 %i, 1\n  %p = getelementptr i64, i64* %row, i64 %j\n",
+     "  store i64 %v, i64* %p\n  %n32 = trunc i64 %n to i32\n",
+     "  %x = call i64 @enif_make_tuple_from_array(i8* %env, i64* %row, i32 %n32)\n", Give, "}\n"].
+
+%% @doc What makes lists of rows. Cells that are made at once stand one after the other, as the
+%% probe found out.
 -spec functions() -> iodata().
 functions() ->
-    ["define internal { i64, i64 } @term_part(i8* %env, i64* %row, i64 %mark, i64 %top, i64 %first, ",
-     "i64 %last) noinline cold {\n",
+    ["define internal { i64, i64 } @term_part(i8* %env, i64* %row, i64 %mark, i64 %top, ",
+     "i64 %first, i64 %last) noinline cold {\n",
      "  %n = sub i64 %top, %mark\n  %n32 = trunc i64 %n to i32\n",
      "  %p = getelementptr i64, i64* %row, i64 %mark\n",
      "  %l = call i64 @enif_make_list_from_array(i8* %env, i64* %p, i32 %n32)\n",
@@ -190,9 +225,10 @@ functions() ->
      "define internal i1 @term_few(i64 %list) noinline cold {\nentry:\n  br label %loop\nloop:\n",
      "  %l = phi i64 [ %list, %entry ], [ %tl, %cell ]\n",
      "  %n = phi i64 [ 0, %entry ], [ %m, %cell ]\n",
-     "  %tag = and i64 %l, 3\n  %is = icmp eq i64 %tag, 1\n  %few = icmp ult i64 %n, ", n(?KEPT), "\n",
+     "  %tag = and i64 %l, 3\n  %is = icmp eq i64 %tag, 1\n",
+     "  %few = icmp ult i64 %n, ", n(?KEPT), "\n",
      "  %go = and i1 %is, %few\n  br i1 %go, label %cell, label %done\ncell:\n",
      "  %a = add i64 %l, 7\n  %p = inttoptr i64 %a to i64*\n  %tl = load i64, i64* %p\n",
-     "  %m = add i64 %n, 1\n  br label %loop\ndone:\n  ret i1 %few\n}\n"].
+     "  %m = add i64 %n, 1\n  br label %loop\ndone:\n  ret i1 %few\n}\n", wholes()].
 
 n(I) -> integer_to_list(I).

@@ -204,6 +204,7 @@ op(phi, Args, Ns, L) -> {phi, [{val(V, Ns, L), From} || {V, From} <- Args]};
 op(call, [#b_remote{mod = #b_literal{val = M}, name = #b_literal{val = F}} | Args], Ns, L) ->
     case lists:member({M, F, length(Args)}, known_calls()) of
         true when M =:= erlang -> {{bif, F}, vals(Args, Ns, L)};
+        true when M =:= lists -> {{lists, F}, vals(Args, Ns, L)};
         true -> {{math, F}, vals(Args, Ns, L)};
         false -> throw({refused, L, io_lib:format("calls ~tp:~tp/~b, which is not native",
                                                   [M, F, length(Args)])})
@@ -259,6 +260,7 @@ segments(_, _, L) -> throw({refused, L, "a binary is built in a way that is not 
 
 known_calls() ->
     [{erlang, F, 2} || F <- [min, max]]
+        ++ [{erlang, setelement, 3}, {lists, reverse, 1}, {lists, reverse, 2}]
         ++ [{math, F, 1} || F <- [sqrt, sin, cos, tan, asin, acos, atan, sinh, cosh, tanh, exp,
                                   log, log2, log10, floor, ceil]]
         ++ [{math, F, 2} || F <- [pow, atan2, fmod]].

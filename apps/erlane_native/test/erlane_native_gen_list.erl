@@ -1,6 +1,6 @@
 %% SPDX-License-Identifier: Apache-2.0
-%% Random programs that walk and build lists: the terms, their text, arguments for them, and what is a
-%% little smaller. Expressions are those of erlane_native_gen.
+%% Random programs that walk and build lists: the terms, their text, arguments for them, and what
+%% is a little smaller. Expressions are those of erlane_native_gen.
 %%
 %%     {cells, Clauses, End}             a loop along A, with an accumulator; a clause is
 %%                                       {Pattern, Cond, Then}

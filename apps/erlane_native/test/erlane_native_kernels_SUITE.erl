@@ -96,7 +96,7 @@ native() ->
      {logistic, 2}, {int_mean, 2}, {matrix_product, 3}, {dot_product, 2}, {float_sum, 1},
      {int_sum, 1}, {crc32c_table, 1}, {nrev, 1}, {qsort, 1}, {zip, 2}, {squares, 1}, {evens, 1},
      {count_atoms, 1}, {bisect, 2}, {point_sum, 1}, {levenshtein, 2}, {csv_rows, 1}, {utf8_of, 1},
-     {lookup, 2}, {pairs_below, 1}, {suffixes, 1}].
+     {lookup, 2}, {pairs_below, 1}, {suffixes, 1}, {histogram, 1}, {sieve, 1}].
 
 %% clang is not asked to verify what it reads, so that broken text would be compiled in silence.
 verified(Config) ->

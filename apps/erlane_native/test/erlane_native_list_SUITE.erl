@@ -1,17 +1,18 @@
 %% SPDX-License-Identifier: Apache-2.0
-%% Lists and tuples in native code where size and shape matter: long lists over time slices, lists in
-%% lists, ends that are not empty, what one call may take.
+%% Lists and tuples in native code where size and shape matter: long lists over time slices, lists
+%% in lists, ends that are not empty, what one call may take.
 -module(erlane_native_list_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, init_per_suite/1, end_per_suite/1]).
 -export([long/1, joined/1, slices/1, nested/1, ends/1, mixed/1, counted/1, characters/1,
-         comprehension_frames/1, verified/1, built_in_tuples/1, all_is_paid/1, elements/1]).
+         comprehension_frames/1, verified/1, built_in_tuples/1, all_is_paid/1, elements/1,
+         reversed/1, replaced/1]).
 
 all() ->
     [long, joined, slices, nested, ends, mixed, counted, characters, comprehension_frames, verified,
-     built_in_tuples, all_is_paid, elements].
+     built_in_tuples, all_is_paid, elements, reversed, replaced].
 
 init_per_suite(Config) -> erlane_native_ct:init_suite(Config).
 
@@ -155,7 +156,8 @@ all_is_paid(_) ->
          {reductions, After} = process_info(self(), reductions),
          %% 4000 for a time slice of about a millisecond; no turn takes less than a nanosecond.
          ?assert(After - Before >= 400, {Name, After - Before})
-     end || {Name, F} <- [{triple, fun() -> M:triple(List) end}, {rev, fun() -> M:rev(List, []) end},
+     end || {Name, F} <- [{triple, fun() -> M:triple(List) end},
+                          {rev, fun() -> M:rev(List, []) end},
                           {pairs, fun() -> M:pairs(List, x) end}]].
 
 elements(_) ->
@@ -169,6 +171,35 @@ elements(_) ->
      || {I, T} <- [{4, {1, 2, 3}}, {-1, {1}}, {1, {}}, {1, [1]}, {1, 5}, {1 bsl 40, {1}}]],
     [?assertEqual(1, M:size(2, T)) || T <- [{a, b}]],
     [?assertEqual(2, M:size(2, T)) || T <- [{}, {a}, x, [1, 2], <<"12">>, 1.5, 1 bsl 65, #{}]].
+
+%% Where it is too long for one call BEAM does it, after the loop.
+reversed(_) ->
+    M = module(?FUNCTION_NAME,
+               "-native([down/2, onto/2]).\n-export([down/2, onto/2]).\n"
+               "down(0, A) -> lists:reverse(A);\ndown(N, A) -> down(N - 1, [N | A]).\n"
+               "onto(L, T) -> f(3, L, T).\n"
+               "f(0, L, T) -> [3 | lists:reverse(L, T)];\nf(N, L, T) -> f(N - 1, L, T).\n"),
+    [?assertEqual(lists:seq(N, 1, -1), M:down(N, [])) || N <- [0, 1, 2, 2048]],
+    [?assertEqual([3 | lists:reverse(L, T)], M:onto(L, T))
+     || L <- [[], [1], [1, 2, {3}]], T <- [[], [a], x, {1}, 1.5]],
+    ?assertEqual([], erlane_native_ct:reasons(M)),
+    ?assertEqual(lists:seq(2049, 1, -1), M:down(2049, [])),
+    ?assertMatch([{_, 1}], erlane_native_ct:reasons(M)),
+    [?assertError(_, M:onto(L, [])) || L <- [[1 | 2], a, {1}]].
+
+replaced(_) ->
+    M = module(?FUNCTION_NAME,
+               "-native([add/2]).\n-export([add/2]).\n"
+               "add([I | Is], T) -> add(Is, setelement(I, T, element(I, T) + 1));\n"
+               "add([], T) -> T.\n"),
+    ?assertEqual({2, 0, 1}, M:add([1, 3, 1], {0, 0, 0})),
+    Large = list_to_tuple(lists:duplicate(255, 0)),
+    ?assertEqual(setelement(255, Large, 1), M:add([255], Large)),
+    ?assertEqual([], erlane_native_ct:reasons(M)),
+    Larger = list_to_tuple(lists:duplicate(256, 0)),
+    ?assertEqual(setelement(256, Larger, 1), M:add([256], Larger)),
+    [?assertError(badarg, M:add([I], T))
+     || {I, T} <- [{0, {1}}, {2, {1}}, {a, {1}}, {1, {}}, {1, x}]].
 
 maps() ->
     "-native([triple/1, even/1]).\n-export([triple/1, even/1]).\n"
