@@ -65,7 +65,7 @@ unit(Entry, All, Specs) ->
                                 Body = maps:get(FA, Bodies),
                                 maps:merge(F, Body#{params => maps:get(FA, Params),
                                                     ret => maps:get(FA, Rets),
-                                                    cost => cost(F)})
+                                                    cost => erlane_native_cost:turn(F)})
                             end, Functions)}.
 
 %% Integers of the caller are taken to have a sign, unless it spares tests if they have none.
@@ -687,35 +687,3 @@ wide_use(V, Use = {_, {bif, Op}, _}) ->
     double_use(V, Use)
         orelse lists:member(Op, ['rem', 'div', '<', '>', '=<', '>=', '=:=', '=/=', '==', '/=']);
 wide_use(_, _) -> false.
-
-%% The longest way through a body, in operations: what fuel one turn takes.
-cost(#{order := Order, blocks := Blocks}) ->
-    Costs = lists:foldl(fun(L, Acc) ->
-                            {Ins, Last} = maps:get(L, Blocks),
-                            Own = lists:sum([weight(Op) || {_, Op, _, _} <- Ins]),
-                            Then = lists:max([0 | [maps:get(N, Acc) || N <- next(Last)]]),
-                            Acc#{L => Own + Then + 1}
-                        end, #{}, lists:reverse(Order)),
-    maps:get(0, Costs).
-
-next({jmp, L}) -> [L];
-next({br, _, T, F}) -> [T, F];
-next({switch, _, L, List}) -> [L | [N || {_, N} <- List]];
-next(_) -> [].
-
-weight({bif, Op}) when Op =:= 'div'; Op =:= 'rem' -> 30;
-weight({bif, '/'}) -> 6;
-weight({float, '/'}) -> 6;
-weight({math, F}) when F =:= sqrt; F =:= floor; F =:= ceil -> 30;
-%% Large arguments take `pow', `sin' and `tan' far longer than usual ones.
-weight({math, _}) -> 200;
-weight({call, _}) -> 4;
-weight(Op) when Op =:= get_hd; Op =:= get_tl; Op =:= is_nonempty_list; Op =:= is_tagged_tuple;
-                Op =:= get_tuple_element; Op =:= {bif, element} -> 4;
-weight({bs_match, binary, _, _, _}) -> 20;
-weight({bs_create, Segments}) -> 6 * length(Segments);
-weight({bs_string, S}) -> byte_size(S);
-weight(bs_utf8) -> 6;
-weight(bs_start) -> 10;
-weight(push) -> 12;
-weight(_) -> 2.

@@ -106,7 +106,7 @@ translator() ->
                                  erlane_native_cmp, erlane_native_bits, erlane_native_build,
                                  erlane_native_linear, erlane_native_term, erlane_native_probe,
                                  erlane_native_list,
-                                 erlane_native_collect, erlane_native_rows,
+                                 erlane_native_collect, erlane_native_rows, erlane_native_cost,
                                  erlane_native_slots, erlane_native_entry, erlane_native_call,
                                  erlane_native_llvm, erlane_native_meter, erlane_native_library,
                                  erlane_native_runtime]].

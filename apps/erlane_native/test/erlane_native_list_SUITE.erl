@@ -8,11 +8,11 @@
 -export([all/0, init_per_suite/1, end_per_suite/1]).
 -export([long/1, joined/1, slices/1, nested/1, ends/1, mixed/1, counted/1, characters/1,
          comprehension_frames/1, verified/1, built_in_tuples/1, all_is_paid/1, elements/1,
-         reversed/1, replaced/1]).
+         reversed/1, replaced/1, chosen/1]).
 
 all() ->
     [long, joined, slices, nested, ends, mixed, counted, characters, comprehension_frames, verified,
-     built_in_tuples, all_is_paid, elements, reversed, replaced].
+     built_in_tuples, all_is_paid, elements, reversed, replaced, chosen].
 
 init_per_suite(Config) -> erlane_native_ct:init_suite(Config).
 
@@ -200,6 +200,24 @@ replaced(_) ->
     ?assertEqual(setelement(256, Larger, 1), M:add([256], Larger)),
     [?assertError(badarg, M:add([I], T))
      || {I, T} <- [{0, {1}}, {2, {1}}, {a, {1}}, {1, {}}, {1, x}]].
+
+%% What load/1 takes unasked has arithmetic to do in a turn; what only moves elements stays.
+chosen(_) ->
+    Forms = [{attribute, 1, module, chosen_list} | erlane_native_ct:forms(
+              "-export([dot/3, member/2, third/1, sum/2, reverse/2, append/2, nrev/1]).\n"
+              "dot([X | Xs], [Y | Ys], S) -> dot(Xs, Ys, S + X * Y);\ndot([], [], S) -> S.\n"
+              "member(X, [X | _]) -> true;\nmember(X, [_ | Xs]) -> member(X, Xs);\n"
+              "member(_, []) -> false.\n"
+              "third(L) -> [X * 3 || X <- L, X band 1 =:= 0].\n"
+              "sum([X | Xs], S) -> sum(Xs, S + X);\nsum([], S) -> S.\n"
+              "reverse([X | Xs], A) -> reverse(Xs, [X | A]);\nreverse([], A) -> A.\n"
+              "append([X | Xs], Ys) -> [X | append(Xs, Ys)];\nappend([], Ys) -> Ys.\n"
+              "nrev([]) -> [];\nnrev([X | Xs]) -> append(nrev(Xs), [X]).\n")],
+    {ok, Ssa} = erlane_native_translate:ssa(Forms, []),
+    {ok, Taken, Left} = erlane_native_swap:choose(Forms, Ssa),
+    ?assertEqual([{dot, 3}, {member, 2}, {third, 1}], lists:sort([FA || {FA, _} <- Taken])),
+    ?assertEqual([{append, 2}, {nrev, 1}, {reverse, 2}, {sum, 2}],
+                 lists:sort([FA || {FA, _, _} <- Left])).
 
 maps() ->
     "-native([triple/1, even/1]).\n-export([triple/1, even/1]).\n"
