@@ -14,6 +14,7 @@
 -define(LARGE, 1024).
 %% Fuel of opening a binary.
 -define(OPEN, 150).
+-define(STATE, "the state is not one of the loop").
 
 %% @doc Takes the arguments of a head out of the terms at `%argv'; what is not as guessed makes
 %% BEAM run it all.
@@ -123,30 +124,48 @@ within({int, Lo, Hi}, V, Name, Why, S0) ->
         end,
     add(["store i64 ", V, ", i64* ", Name], S).
 
-%% @doc After it gave way: the argument is {Head, {Arguments}}, as it was made below.
+%% @doc After it gave way: the argument is {Head, {Arguments}}, as it was made below. Anybody can
+%% call the NIF, so that is tested.
 -spec resume([erlane_native_ssa:fa()], erlane_native_out:state()) -> erlane_native_out:state().
 resume(Heads, S0) ->
     S1 = add("; line 0", block("r", S0)),
     S2 = erlane_native_out:at(hd(Heads), whole, S1),
     {T, S3} = add(value, "load i64, i64* %argv", S2),
-    {_, S4} = add(value, ["call i32 @enif_get_tuple(i8* %env, i64 ", T,
-                          ", i32* %count, i64** %elements)"], S3),
-    {Es, S5} = add(value, "load i64*, i64** %elements", S4),
-    {H, S6} = add(value, ["load i64, i64* ", Es], S5),
-    {Head, S7} = get("enif_get_long", H, "i64", "%slot", "the state is not one of the loop", S6),
-    {AP, S8} = add(value, ["getelementptr i64, i64* ", Es, ", i64 1"], S7),
-    {A, S9} = add(value, ["load i64, i64* ", AP], S8),
-    {_, S10} = add(value, ["call i32 @enif_get_tuple(i8* %env, i64 ", A,
-                           ", i32* %count, i64** %elements)"], S9),
-    S11 = add(["switch i64 ", Head, ", label %whole [",
-               [["i64 ", n(N), ", label %r", n(N), " "] || N <- seq(Heads)], "]"], S10),
-    lists:foldl(fun({N, FA}, S) ->
-                    Sa = block(["r", n(N)], S),
+    {Two, S4} = elements(T, S3),
+    S5 = deopt_unless(Two, ?STATE, S4),
+    S6 = counted(2, S5),
+    {Es, S7} = add(value, "load i64*, i64** %elements", S6),
+    {H, S8} = add(value, ["load i64, i64* ", Es], S7),
+    {Head, S9} = get("enif_get_long", H, "i64", "%slot", ?STATE, S8),
+    {AP, S10} = add(value, ["getelementptr i64, i64* ", Es, ", i64 1"], S9),
+    {A, S11} = add(value, ["load i64, i64* ", AP], S10),
+    {Arguments, S12} = elements(A, S11),
+    S13 = add(["switch i64 ", Head, ", label %whole [",
+               [["i64 ", n(N), ", label %r", n(N), " "] || N <- seq(Heads)], "]"],
+              deopt_unless(Arguments, ?STATE, S12)),
+    lists:foldl(fun({N, {_, Arity} = FA}, S) ->
+                    Sa = enough(Arity, block(["r", n(N)], S)),
                     {P, Sb} = add(value, "load i64*, i64** %elements", Sa),
                     %% The arguments are taken from there as from a call's.
-                    {_, Arity} = FA,
                     enter_from(P, FA, N, erlane_native_rows:again(P, Arity, Sb))
-                end, S11, lists:zip(seq(Heads), Heads)).
+                end, S13, lists:zip(seq(Heads), Heads)).
+
+elements(T, S0) ->
+    {R, S} = add(value, ["call i32 @enif_get_tuple(i8* %env, i64 ", T,
+                         ", i32* %count, i64** %elements)"], S0),
+    add(value, ["icmp ne i32 ", R, ", 0"], S).
+
+counted(N, S0) ->
+    {Count, S1} = add(value, "load i32, i32* %count", S0),
+    {C, S} = add(value, ["icmp eq i32 ", Count, ", ", n(N)], S1),
+    deopt_unless(C, ?STATE, S).
+
+%% What was kept of lists stands behind the arguments.
+enough(Arity, #{collects := true} = S0) ->
+    {Count, S1} = add(value, "load i32, i32* %count", S0),
+    {C, S} = add(value, ["icmp sge i32 ", Count, ", ", n(Arity)], S1),
+    deopt_unless(C, ?STATE, S);
+enough(Arity, S) -> counted(Arity, S).
 
 enter_from(P, FA, N, #{text := T0} = S0) ->
     S1 = enter(FA, N, ["x", n(N)], S0#{text := []}),

@@ -194,7 +194,7 @@ last({ret, V}, _, _, _, #{mode := call} = S) -> erlane_native_call:succeeded({us
 last({ret, V}, _, _, _, S0) ->
     {T, S1} = final(use(V, S0), S0),
     {M, S2} = erlane_native_out:atom(marker(), S1),
-    erlane_native_rows:result(T, M, S2);
+    erlane_native_rows:result(T, M, no_order(use(V, S2), M, S2));
 last({jmp, To}, N, L, F, S) -> edge(N, L, To, F, S);
 last({br, C, T, E}, N, L, F, S0) ->
     {Cond, S1} = bool(use(C, S0), S0),
@@ -249,6 +249,25 @@ switch(V, Else, List, N, L, F, S0) ->
 %% A term at the end of all: a buffer is not needed any more.
 final({buf, Used}, S) -> erlane_native_build:finish(Used, S);
 final(Value, S) -> term(Value, S).
+
+%% What came from elsewhere may look like an order of ours: then BEAM gives it as its own result.
+no_order({term, T}, M, S0) ->
+    {C, S} = add(value, ["call i1 @order(i8* %env, i64 ", T, ", i64 ", M, ")"], S0),
+    all_beam(C, S);
+no_order({tuple, [{term, First}, _, _]}, M, S0) ->
+    {C, S} = add(value, ["icmp eq i64 ", First, ", ", M], S0),
+    all_beam(C, S);
+no_order({tuple, [{k, First}, _, _]}, _, S) -> not_marker(First, S);
+no_order({k, {First, _, _}}, _, S) -> not_marker(First, S);
+no_order(_, _, S) -> S.
+
+not_marker(First, S) ->
+    First =/= marker() orelse throw({unsupported, "a result that begins with an atom of ours"}),
+    S.
+
+all_beam(Cond, S0) ->
+    {Ok, S} = erlane_native_out:label(S0),
+    block(Ok, add(["br i1 ", Cond, ", label %whole, label %", Ok, ", !prof !1"], S)).
 
 %% To another block of the same function, with what its phi variables are on this way.
 edge(N, From, To, #{blocks := Blocks, types := Types}, S0) ->

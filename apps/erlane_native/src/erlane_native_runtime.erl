@@ -66,7 +66,19 @@ functions(Reasons) ->
      "done:\n",
      "  %r = call i64 @enif_make_tuple_from_array(i8* %env, i64* %p, i32 ", N1, ")\n",
      "  ret i64 %r\n}\n",
-     consume(), buffer(), copies(), quick(), utf8(), utf8_put()].
+     consume(), order(), buffer(), copies(), quick(), utf8(), utf8_put()].
+
+%% Whether a term looks like what native code answers when it has no result: a tuple of three that
+%% begins with the marker. The marker alone makes BEAM run it all, which is right.
+order() ->
+    ["define internal i1 @order(i8* %env, i64 %t, i64 %marker) {\n",
+     "  %count = alloca i32\n  %elements = alloca i64*\n",
+     "  %r = call i32 @enif_get_tuple(i8* %env, i64 %t, i32* %count, i64** %elements)\n",
+     "  %is = icmp ne i32 %r, 0\n  br i1 %is, label %tuple, label %no\ntuple:\n",
+     "  %n = load i32, i32* %count\n  %three = icmp eq i32 %n, 3\n",
+     "  br i1 %three, label %look, label %no\nlook:\n",
+     "  %e = load i64*, i64** %elements\n  %first = load i64, i64* %e\n",
+     "  %c = icmp eq i64 %first, %marker\n  ret i1 %c\nno:\n  ret i1 false\n}\n"].
 
 %% Tells the scheduler of fuel: less than nothing by so much as was used, a hundredth of a time
 %% slice for each 40000. Answers what the VM does: whether the slice is over.
