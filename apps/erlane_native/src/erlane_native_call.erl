@@ -18,7 +18,7 @@
 %% Bytes of native stack that calls may take: a scheduler's stack can be as small as 160 kB.
 -define(STACK, 98304).
 %% Fuel of a call, besides what is left of the caller's: about half a millisecond.
--define(FUEL, 6000000).
+-define(FUEL, 2000000).
 
 %% @doc A function of a unit by number, its heads, and what `bodies' and `slots' make of them.
 -spec function(non_neg_integer(), [erlane_native_ssa:fa()],

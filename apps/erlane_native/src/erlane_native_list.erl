@@ -11,7 +11,7 @@
 
 %% Cells that may be counted at once, and fuel for each.
 -define(LENGTH, 10000).
--define(CELL, 5).
+-define(CELL, 20).
 %% Fuel of a list cell or a tuple that is made, and for each word of it, which has to be collected.
 -define(MAKE, 30).
 -define(WORD, 5).

@@ -68,6 +68,7 @@ unit(I, #{entry := Entry, heads := Heads, calls := Calls, functions := Fs}, Opti
             "define internal i64 @u", U, "(i8* %env, i1 %resume, i64* %argv) {\nentry:\n",
             erlane_native_slots:scratch(), "  %fuel = alloca i64\n",
             "  %where = alloca i64\n  %args = alloca i64\n  %ret = alloca i64\n",
+            "  %clock = alloca i64\n  store i64 0, i64* %clock\n",
             Allocas, erlane_native_build:memory(S2), erlane_native_rows:memory(top, S2),
             erlane_native_call:limit(Calls),
             "  store i64 ", n(?FUEL), ", i64* %fuel\n",
@@ -163,7 +164,8 @@ pay(H, Cost, S0) ->
         _ ->
             S5 = block(["f", H], add(["br i1 ", C, ", label %f", H, ", label %b", H, ", !prof !1"],
                                      S4)),
-            {R, S6} = add(value, ["call i32 @consume(i8* %env, i64 ", G, ")"], S5),
+            {R, S6} = add(value, ["call i32 @consume_timed(i8* %env, i64 ", G,
+                                    ", i64* %clock)"], S5),
             {E, S7} = add(value, ["icmp ne i32 ", R, ", 0"],
                           add(["store i64 ", n(?FUEL), ", i64* %fuel"], S6)),
             add(["br i1 ", E, ", label %y", H, ", label %b", H], S7)

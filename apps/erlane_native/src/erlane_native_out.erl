@@ -220,6 +220,7 @@ latin1(A) -> lists:all(fun(C) -> C < 256 end, atom_to_list(A)).
 %% @doc Takes fuel for work whose amount is known at run time only, or that the VM does: so many
 %% units, of which there are four in a nanosecond. The next turn's test sees that they are gone.
 -spec charge(name() | non_neg_integer(), state()) -> state().
+charge(0, S) -> S;
 charge(Units, S) when is_integer(Units) -> charge(n(Units), S);
 charge(Units, S0) ->
     {F, S1} = add(value, "load i64, i64* %fuel", S0),

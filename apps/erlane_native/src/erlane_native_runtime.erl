@@ -66,7 +66,7 @@ functions(Reasons) ->
      "done:\n",
      "  %r = call i64 @enif_make_tuple_from_array(i8* %env, i64* %p, i32 ", N1, ")\n",
      "  ret i64 %r\n}\n",
-     consume(), order(), buffer(), copies(), quick(), utf8(), utf8_put()].
+     consume(), timed(), order(), buffer(), copies(), quick(), utf8(), utf8_put()].
 
 %% Whether a term looks like what native code answers when it has no result: a tuple of three that
 %% begins with the marker. The marker alone makes BEAM run it all, which is right.
@@ -95,6 +95,23 @@ consume() ->
      "  %n = and i64 %o, 4095\n",
      "  store atomic i64 %n, i64* %penalty monotonic, align 8\n",
      "  store atomic i64 %n, i64* %skips monotonic, align 8\n  ret void\n}\n"].
+
+%% The same where a loop is under way, by the clock too: fuel is what work takes whose data is near,
+%% and memory can be far slower than that. The time of the first unit is not known. What is over
+%% whole hundredths of a slice counts the next time.
+timed() ->
+    ["define internal i32 @consume_timed(i8* %env, i64 %left, i64* %clock) noinline cold {\n",
+     "  %now = call i64 @enif_monotonic_time(i32 3)\n",
+     "  %before = load i64, i64* %clock\n  %first = icmp eq i64 %before, 0\n",
+     "  %past = sub i64 %now, %before\n  %took = select i1 %first, i64 0, i64 %past\n",
+     "  %used = sub i64 0, %left\n  %p = udiv i64 %used, 40000\n  %q = add i64 %p, 1\n",
+     "  %w = udiv i64 %took, 10000\n  %late = icmp ugt i64 %w, %q\n",
+     "  %over = urem i64 %took, 10000\n  %rest = select i1 %late, i64 %over, i64 0\n",
+     "  %from = sub i64 %now, %rest\n  store i64 %from, i64* %clock\n",
+     "  %m = select i1 %late, i64 %w, i64 %q\n",
+     "  %c = icmp ult i64 %m, 100\n  %s = select i1 %c, i64 %m, i64 100\n",
+     "  %t = trunc i64 %s to i32\n",
+     "  %e = call i32 @enif_consume_timeslice(i8* %env, i32 %t)\n  ret i32 %e\n}\n"].
 
 %% Buffers. To grow: twice what is needed. A result of up to 256 kB is copied, which takes less than
 %% 50 us and leaves no slack; a larger one is the buffer itself, cut to its length.

@@ -16,6 +16,9 @@
 
 -import(erlane_native_out, [add/3]).
 
+%% Fuel for a term that is looked at in memory, which may have to come from far: five times what
+%% takes one that is near, a twentieth of what takes one that is in no cache.
+-define(LOAD, 20).
 %% Lowest bits of a small integer and of an atom, and the header of a float.
 -define(SMALL, 15).
 -define(ATOM, 11).
@@ -26,11 +29,11 @@
 
 %% @doc Whether a word is a list cell, and its two words, which mean nothing elsewhere.
 -spec cell(name(), state()) -> {{Is :: name(), Head :: name(), Tail :: name()}, state()}.
-cell(T, S) -> parts({cell, T}, ["term_get_list_cell(i64 ", T, ")"], ["i1", "i64", "i64"], S).
+cell(T, S) -> load({cell, T}, ["term_get_list_cell(i64 ", T, ")"], ["i1", "i64", "i64"], S).
 
 %% @doc Whether it is a tuple, its size, and where its elements are.
 -spec tuple(name(), state()) -> {{Is :: name(), Size :: name(), Elements :: name()}, state()}.
-tuple(T, S) -> parts({tuple, T}, ["term_get_tuple(i64 ", T, ")"], ["i1", "i64", "i64*"], S).
+tuple(T, S) -> load({tuple, T}, ["term_get_tuple(i64 ", T, ")"], ["i1", "i64", "i64*"], S).
 
 %% @doc Whether it is an integer of 64 bits with a sign, and which.
 -spec long(name(), state()) -> {{Is :: name(), Value :: name()}, state()}.
@@ -38,7 +41,7 @@ long(T, S) -> parts({long, T}, ["term_get_long(i8* %env, i64 ", T, ")"], ["i1", 
 
 %% @doc Whether it is a float, and which.
 -spec double(name(), state()) -> {{Is :: name(), Value :: name()}, state()}.
-double(T, S) -> parts({double, T}, ["term_get_double(i64 ", T, ")"], ["i1", "double"], S).
+double(T, S) -> load({double, T}, ["term_get_double(i64 ", T, ")"], ["i1", "double"], S).
 
 %% @doc Whether it is a small integer, and which.
 -spec small(name(), state()) -> {{Is :: name(), Value :: name()}, state()}.
@@ -65,9 +68,14 @@ atom(T, S0) ->
 make_long(V, S) -> add(value, ["call i64 @term_make_long(i8* %env, i64 ", V, ")"], S).
 
 %% What was asked already on the way to here is not asked again.
-parts(Key, Call, Types, S0) ->
+parts(Key, Call, Types, S0) -> parts(Key, Call, Types, 0, S0).
+
+load(Key, Call, Types, S0) -> parts(Key, Call, Types, ?LOAD, S0).
+
+parts(Key, Call, Types, Fuel, S0) ->
     erlane_native_out:known(
-      Key, fun(S1) ->
+      Key, fun(Sf) ->
+               S1 = erlane_native_out:charge(Fuel, Sf),
                Struct = ["{ ", lists:join(", ", Types), " }"],
                {R, S2} = add(value, ["call ", Struct, " @", Call], S1),
                {Parts, S} = lists:mapfoldl(

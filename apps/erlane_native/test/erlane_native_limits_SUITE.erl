@@ -7,12 +7,12 @@
 
 -export([all/0, init_per_suite/1, end_per_suite/1]).
 -export([large_terms/1, small_terms/1, large_bytes/1, large_copy/1, copies_are_paid/1,
-         built_is_paid/1, unaligned/1, math_is_paid/1, letters/1, module_letters/1,
+         built_is_paid/1, unaligned/1, math_is_paid/1, time_is_paid/1, letters/1, module_letters/1,
          module_latin1/1]).
 
 all() ->
     [large_terms, small_terms, large_bytes, large_copy, copies_are_paid, built_is_paid, unaligned,
-     math_is_paid, letters, module_letters, module_latin1].
+     math_is_paid, time_is_paid, letters, module_letters, module_latin1].
 
 init_per_suite(Config) -> erlane_native_ct:init_suite(Config).
 
@@ -120,6 +120,15 @@ math_is_paid(_) ->
                "-native([f/2]).\n-export([f/2]).\n"
                "f(0, A) -> A;\nf(N, A) when is_float(A) -> f(N - 1, math:sin(A * 1.0e300)).\n"),
     ?assert(paid(fun() -> M:f(10000, 0.5) end) >= 10000 * 200 div 40000 * 40).
+
+%% What takes longer than its fuel says is paid by the clock: here a division of floats that goes
+%% down bit by bit.
+time_is_paid(_) ->
+    M = module(?FUNCTION_NAME,
+               "-native([f/2]).\n-export([f/2]).\n"
+               "f(0, A) -> A;\nf(N, A) when is_float(A) ->\n"
+               "    f(N - 1, math:fmod(1.0e308, 0.0 * A + 3.0e-308)).\n"),
+    ?assert(paid(fun() -> M:f(4000, 0.5) end) >= 3 * 4000 * 200 div 40000 * 40).
 
 %% Only the function that has such an atom stays on BEAM.
 letters(_) ->

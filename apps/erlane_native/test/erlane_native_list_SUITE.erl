@@ -8,11 +8,11 @@
 -export([all/0, init_per_suite/1, end_per_suite/1]).
 -export([long/1, joined/1, slices/1, nested/1, ends/1, mixed/1, counted/1, characters/1,
          comprehension_frames/1, verified/1, built_in_tuples/1, all_is_paid/1, elements/1,
-         reversed/1, replaced/1, chosen/1]).
+         reversed/1, replaced/1, chosen/1, loads_are_paid/1, calls_are_short/1]).
 
 all() ->
     [long, joined, slices, nested, ends, mixed, counted, characters, comprehension_frames, verified,
-     built_in_tuples, all_is_paid, elements, reversed, replaced, chosen].
+     built_in_tuples, all_is_paid, elements, reversed, replaced, chosen, loads_are_paid, calls_are_short].
 
 init_per_suite(Config) -> erlane_native_ct:init_suite(Config).
 
@@ -159,6 +159,34 @@ all_is_paid(_) ->
      end || {Name, F} <- [{triple, fun() -> M:triple(List) end},
                           {rev, fun() -> M:rev(List, []) end},
                           {pairs, fun() -> M:pairs(List, x) end}]].
+
+%% A term may have to come from memory that is far: each cell, tuple and float that is looked at is
+%% paid with 20 units.
+loads_are_paid(_) ->
+    M = module(?FUNCTION_NAME,
+               "-native([sum/2]).\n-export([sum/2]).\n"
+               "sum([{_, X} | Xs], S) -> sum(Xs, S + X);\nsum([], S) when is_float(S) -> S.\n"),
+    List = [{X, X / 2} || X <- lists:seq(1, 100000)],
+    {reductions, Before} = process_info(self(), reductions),
+    _ = M:sum(List, 0.0),
+    {reductions, After} = process_info(self(), reductions),
+    ?assert(After - Before >= 100000 * 60 div 40000 * 40, After - Before),
+    ?assertEqual([], erlane_native_ct:reasons(M)).
+
+%% What cannot give way has two million units, half a millisecond.
+calls_are_short(_) ->
+    M = module(?FUNCTION_NAME,
+               "-native([lengths/2, tree/1]).\n-export([lengths/2, tree/1]).\n"
+               "lengths(_, 0) -> 0;\n"
+               "lengths(L, N) when N > 0 -> lengths(L, N - 1) + length(L).\n"
+               "tree(0) -> 1;\ntree(N) when N > 0 -> tree(N - 1) + tree(N - 1).\n"),
+    List = lists:seq(1, 10000),
+    ?assertEqual(50000, M:lengths(List, 5)),
+    ?assertEqual(1 bsl 14, M:tree(14)),
+    ?assertEqual([], erlane_native_ct:reasons(M)),
+    ?assertEqual(150000, M:lengths(List, 15)),
+    ?assertEqual(1 bsl 16, M:tree(16)),
+    ?assertMatch([{_, 1}, {_, 1}], erlane_native_ct:reasons(M)).
 
 elements(_) ->
     M = module(?FUNCTION_NAME,
