@@ -15,8 +15,8 @@
 
 %% Fuel for a term that is made on the heap, which has to be collected, too.
 -define(MAKE, 60).
-%% Terms of a literal that are made where it is used.
--define(LITERAL, 64).
+%% Words of a literal that is made where it is used, each time anew: BEAM has it once.
+-define(LITERAL, 20).
 
 -type name() :: iodata().
 -type machine() :: signed | unsigned | 128 | 256.
@@ -249,12 +249,12 @@ term({bool, Op}, S0) ->
     add(value, ["select i1 ", Op, ", i64 ", True, ", i64 ", False], S2);
 term({k, A}, S) when is_atom(A); A =:= [] -> atom(A, S);
 term({k, Tuple}, S0) when is_tuple(Tuple), tuple_size(Tuple) =< 16 ->
-    parts(Tuple, 0) =< ?LITERAL orelse throw({unsupported, "a literal of many elements"}),
+    ok = literal(Tuple),
     {Ts, S} = lists:mapfoldl(fun(E, S1) -> term(use({c, E}, S1), S1) end, S0,
                              tuple_to_list(Tuple)),
     tuple(Ts, S);
 term({k, [H | T] = List}, S0) ->
-    parts(List, 0) =< ?LITERAL orelse throw({unsupported, "a literal of many elements"}),
+    ok = literal(List),
     {Head, S1} = term(use({c, H}, S0), S0),
     {Tail, S2} = term(use({c, T}, S1), S1),
     make("enif_make_list_cell", ["i64 ", Head, ", i64 ", Tail], S2);
@@ -269,11 +269,18 @@ term({tuple, Values}, S0) ->
     tuple(Ts, S);
 term(_, _) -> throw({unsupported, "a literal or value of this kind as a term"}).
 
-%% How many terms a literal is made of, or more than are made each time.
-parts(_, N) when N > ?LITERAL -> N;
-parts([H | T], N) -> parts(T, parts(H, N + 1));
-parts(Tuple, N) when is_tuple(Tuple) -> lists:foldl(fun parts/2, N + 1, tuple_to_list(Tuple));
-parts(_, N) -> N + 1.
+literal(Term) ->
+    words(Term, 0) =< ?LITERAL orelse throw({unsupported, "a literal of more than 20 words"}),
+    ok.
+
+%% How many words of memory a literal has, or more than are made each time.
+words(_, N) when N > ?LITERAL -> N;
+words([H | T], N) -> words(T, words(H, N + 2));
+words(Tuple, N) when is_tuple(Tuple) ->
+    lists:foldl(fun words/2, N + 1 + tuple_size(Tuple), tuple_to_list(Tuple));
+words(F, N) when is_float(F) -> N + 2;
+words(I, N) when is_integer(I), (I < -(1 bsl 59) orelse I >= 1 bsl 59) -> N + 2;
+words(_, N) -> N.
 
 make(F, Args, S) -> add(value, ["call i64 @", F, "(i8* %env, ", Args, ")"], charge(?MAKE, S)).
 

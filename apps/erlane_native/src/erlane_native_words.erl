@@ -23,7 +23,7 @@ remedies() ->
       "do it before or after the loop, in a function that is not native"},
      {"^calls a fun", "call a function by its name, or pass what it gives"},
      {"^calls ", "call it before the loop and hand in what it gives, or write it in this module"},
-     {"a literal of many elements", "make it before the loop and hand it in"},
+     {"a literal of more than", "make it before the loop and hand it in"},
      {"a comprehension or fun", "write it as a function that calls itself"},
      {"too many lists are being made|so many elements that BEAM", none},
      {"put into a tuple or list at each turn", "put it there once, behind the loop"},

@@ -8,11 +8,13 @@
 -export([all/0, init_per_suite/1, end_per_suite/1]).
 -export([long/1, joined/1, slices/1, nested/1, ends/1, mixed/1, counted/1, characters/1,
          comprehension_frames/1, verified/1, built_in_tuples/1, all_is_paid/1, elements/1,
-         reversed/1, replaced/1, chosen/1, loads_are_paid/1, calls_are_short/1]).
+         reversed/1, replaced/1, chosen/1, loads_are_paid/1, calls_are_short/1,
+         literals/1]).
 
 all() ->
     [long, joined, slices, nested, ends, mixed, counted, characters, comprehension_frames, verified,
-     built_in_tuples, all_is_paid, elements, reversed, replaced, chosen, loads_are_paid, calls_are_short].
+     built_in_tuples, all_is_paid, elements, reversed, replaced, chosen, loads_are_paid,
+     calls_are_short, literals].
 
 init_per_suite(Config) -> erlane_native_ct:init_suite(Config).
 
@@ -187,6 +189,22 @@ calls_are_short(_) ->
     ?assertEqual(150000, M:lengths(List, 15)),
     ?assertEqual(1 bsl 16, M:tree(16)),
     ?assertMatch([{_, 1}, {_, 1}], erlane_native_ct:reasons(M)).
+
+%% Each use would make another copy, which BEAM does not.
+literals(_) ->
+    M = build(?FUNCTION_NAME,
+              "-native([small/2, text/2, floats/2]).\n-export([small/2, text/2, floats/2]).\n"
+              "small(0, A) -> A;\nsmall(N, A) when N > 0 -> small(N - 1, [{a, 1.5, [1]} | A]).\n"
+              "text(0, A) -> A;\ntext(N, A) when N > 0 -> text(N - 1, [{a, \"longer text\"} | A]).\n"
+              "floats(0, A) -> A;\n"
+              "floats(N, A) when N > 0 -> floats(N - 1, [{1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0} | A]).\n",
+              []),
+    ?assertEqual(lists:duplicate(3, {a, 1.5, [1]}), M:small(3, [])),
+    ?assertEqual(lists:duplicate(3, {a, "longer text"}), M:text(3, [])),
+    Why = "a literal of more than 20 words",
+    {ok, #{functions := Functions, refused := Refused}} = erlane_native:info(M),
+    ?assertEqual([{small, 2}], Functions),
+    ?assertMatch([{{floats, 2}, _, Why}, {{text, 2}, _, Why}], lists:sort(Refused)).
 
 elements(_) ->
     M = module(?FUNCTION_NAME,
