@@ -195,9 +195,11 @@ literals(_) ->
     M = build(?FUNCTION_NAME,
               "-native([small/2, text/2, floats/2]).\n-export([small/2, text/2, floats/2]).\n"
               "small(0, A) -> A;\nsmall(N, A) when N > 0 -> small(N - 1, [{a, 1.5, [1]} | A]).\n"
-              "text(0, A) -> A;\ntext(N, A) when N > 0 -> text(N - 1, [{a, \"longer text\"} | A]).\n"
+              "text(0, A) -> A;\n"
+              "text(N, A) when N > 0 -> text(N - 1, [{a, \"longer text\"} | A]).\n"
               "floats(0, A) -> A;\n"
-              "floats(N, A) when N > 0 -> floats(N - 1, [{1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0} | A]).\n",
+              "floats(N, A) when N > 0 -> "
+              "    floats(N - 1, [{1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0} | A]).\n",
               []),
     ?assertEqual(lists:duplicate(3, {a, 1.5, [1]}), M:small(3, [])),
     ?assertEqual(lists:duplicate(3, {a, "longer text"}), M:text(3, [])),
