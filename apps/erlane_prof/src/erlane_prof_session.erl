@@ -61,9 +61,8 @@ create(Tracer, Functions) ->
         true ->
             trace(session_create, [erlane_prof, Tracer, []]);
         false ->
-            Others = [Pid || Pid <- erlang:processes(), {trace, N} <- [traced(Pid)], N =/= 0],
-            Others =:= [] andalso erlang:trace_info(new_processes, flags) =:= {flags, []}
-                orelse throw("somebody traces processes, which OTP 27 and newer would allow"),
+            processes_traced()
+                andalso throw("somebody traces processes, which OTP 27 and newer would allow"),
             [throw(text("somebody traces ~tw:~tw/~w, which OTP 27 and newer would allow",
                         tuple_to_list(Function)))
              || Function <- Functions, not is_free(Function, Tracer)],
@@ -77,6 +76,10 @@ is_free(Function, Tracer) ->
                  orelse erlang:trace_info(Function, call_time) =:= {call_time, false}
                  andalso erlang:trace_info(Function, call_count) =:= {call_count, false}).
 
+processes_traced() ->
+    erlang:trace_info(new_processes, flags) =/= {flags, []}
+        orelse [Pid || Pid <- erlang:processes(), {trace, N} <- [traced(Pid)], N =/= 0] =/= [].
+
 %% Of one that runs nothing is read, as it may not answer.
 traced(Pid) ->
     case process_info(Pid, status) of
@@ -84,10 +87,12 @@ traced(Pid) ->
         _ -> undefined
     end.
 
-%% @doc Is there a session already? Before OTP 27 there are none.
+%% @doc Is there a session already? Before OTP 27 there are none. The one that is always there, for
+%% those who know of none, counts if it traces processes.
 -spec others() -> boolean().
 others() ->
-    release() >= 27 andalso trace(session_info, [all]) =/= [].
+    release() >= 27 andalso (trace(session_info, [all]) -- [{legacy, default}] =/= []
+                             orelse processes_traced()).
 
 %% By name, as the module is not there before OTP 27.
 trace(Function, Args) ->

@@ -12,6 +12,7 @@
 -export([all/0, groups/0, init_per_suite/1, end_per_suite/1, init_per_group/2, end_per_group/2,
          init_per_testcase/2, end_per_testcase/2]).
 -export([tree/1, local_functions/1, same_tree/1, server/1, exact_calls/1, spawned/1, messages/1,
+         garbage/1,
          waits_by_reason/1, lines/1,
          only_some/1, events_limit/1, asked_to_stop/1, others_trace/1, trace_off/1, no_functions/1,
          everything_needs_force/1, options/1, progress/1]).
@@ -30,7 +31,7 @@ all() ->
     [{group, Group} || {Group, _, _} <- groups()].
 
 groups() ->
-    Here = [tree, local_functions, same_tree, server, exact_calls, spawned, messages,
+    Here = [tree, local_functions, same_tree, server, exact_calls, spawned, messages, garbage,
             waits_by_reason, lines, only_some, events_limit, asked_to_stop, others_trace,
             trace_off, everything_needs_force, progress],
     There = [as_code, caller_killed, connection_lost, worker_killed, guard_killed, full_disk,
@@ -230,6 +231,20 @@ messages(_Config) ->
     [receive {message, N} -> ok end || N <- lists:seq(1, 30)],
     ?assertMatch([_, _, #{name := messages, unit := count}], maps:get(values, Profile)),
     ?assert(erlane_prof_profile:total(Profile, messages) >= 30).
+
+%% Collections of garbage are a state; beside somebody else's session they are not followed.
+garbage(_Config) ->
+    #{rows := Rows} = traced(fun() -> erlang:garbage_collect(), leaf(0) end, #{with => [gc]}),
+    ?assert(lists:sum([Ns || #{state := gc, values := [Ns, _]} <- Rows]) > 0),
+    case list_to_integer(erlang:system_info(otp_release)) of
+        Release when Release < 27 -> ok;
+        _ ->
+            1 = erlang:trace(self(), true, [garbage_collection]),
+            {error, {declined, _, _}} = run(#{with => [gc], for => 50}),
+            1 = erlang:trace(self(), false, [garbage_collection]),
+            {ok, _} = run(#{with => [gc], for => 50})
+    end,
+    off().
 
 %% One that waits for a message is seen waiting in its receive, with the time that it took; one
 %% that makes room for others is not.

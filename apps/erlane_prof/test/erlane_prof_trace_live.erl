@@ -134,7 +134,7 @@ clean(Config) ->
                   [{flags, []} = call(Config, erlang, trace_info, [What, flags])
                    || What <- [new_processes, new_ports | call(Config, erlang, ports, [])]],
                   false = call(Config, erlang, function_exported, [trace, session_info, 1])
-                      andalso call(Config, trace, session_info, [all]) =/= [],
+                      andalso call(Config, trace, session_info, [all]) =/= [{legacy, default}],
                   {traced, false} = call(Config, erlang, trace_info,
                                          [{Suite, busy, 1}, traced]),
                   {traced, false} = call(Config, erlang, trace_info,
