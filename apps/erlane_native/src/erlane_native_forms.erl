@@ -9,11 +9,10 @@
 %% compiler found for it. Its name ends in the hash of what it was made from, so old user code
 %% meets its own companion after an upgrade. Its object code is a literal in the user's module,
 %% whose `-on_load' makes it known: one file holds all, wherever it is copied, and a compile to
-%% memory
-%% works as any other.
+%% memory works as any other.
 -module(erlane_native_forms).
 
--export([natives/1, strip/1, plain/1, module/1, specs/1, small/1, mentioned/1]).
+-export([natives/1, strip/1, exports_all/1, plain/1, module/1, specs/1, small/1, mentioned/1]).
 -export([user/4, refused/2, companion/2]).
 
 -type fa() :: {atom(), arity()}.
@@ -59,6 +58,13 @@ strip(Forms) ->
              {attribute, A, compile, [O || O <- list(Options), not is_transform(O)]};
          _ -> F
      end || F <- Forms, not is_on_load(F)].
+
+%% @doc Does the module export all its functions by an option in its text?
+-spec exports_all([erl_parse:abstract_form()]) -> boolean().
+exports_all(Forms) ->
+    lists:any(fun({attribute, _, compile, Options}) -> lists:member(export_all, list(Options));
+                 (_) -> false
+              end, Forms).
 
 %% @doc The forms of a module that was transformed already, to be compiled again: without what would
 %% do that once more, or run at load.

@@ -26,6 +26,8 @@ ssa(Forms, Options) ->
     Small = erlane_native_forms:small(Plain),
     erlane_native_ssa:from_forms(
       Plain, [{inline, Small} || Small =/= []]
+             ++ [export_all || lists:member(export_all, Options)
+                                   orelse erlane_native_forms:exports_all(Forms)]
              ++ [O || O <- Options,
                       O =:= inline orelse is_tuple(O) andalso
                           (element(1, O) =:= inline orelse element(1, O) =:= inline_size)]).

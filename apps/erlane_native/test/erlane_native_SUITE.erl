@@ -9,11 +9,11 @@
 -export([all/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
 -export([same/1, handed_back/1, recursion/1, gives_way/1, charged/1, off_and_on/1, lazy/1,
          damaged/1, not_private/1, umask/1, no_clang/1, switched_off/1, refused/1, strict/1,
-         named_twice/1, circle/1, own_on_load/1, ir_and_asm/1]).
+         export_all/1, named_twice/1, circle/1, own_on_load/1, ir_and_asm/1]).
 
 all() ->
     [same, handed_back, recursion, gives_way, charged, off_and_on, lazy, damaged, not_private,
-     umask, no_clang, switched_off, refused, strict, named_twice, circle, own_on_load,
+     umask, no_clang, switched_off, refused, strict, export_all, named_twice, circle, own_on_load,
      ir_and_asm].
 
 init_per_suite(Config) ->
@@ -199,6 +199,21 @@ strict(_) ->
                                    "f(P) ->\n  P ! hello.\n"]),
     ?assertMatch({error, [{_, [{5, erlane_native, _}]}], []},
                  compile:forms(Forms, [{parse_transform, erlane_native}, binary, return])).
+
+%% Nothing is called from elsewhere but by that option, in the text or outside of it.
+export_all(_) ->
+    Text = ["-native([{f, 2, [strict]}]).\n",
+            "f(0, A) -> A;\nf(N, A) when N > 0 -> f(N - 1, A * 3 band 255 + N).\n"],
+    [begin
+         {ok, M, Beam} = compile:forms(forms(Name, More ++ Text),
+                                       [{parse_transform, erlane_native}, binary | Options]),
+         {module, M} = code:load_binary(M, "generated", Beam),
+         native = erlane_native:ensure(M),
+         {ok, #{functions := [{f, 2}]}} = erlane_native:info(M),
+         ?assertEqual(34, M:f(3, 0))
+     end || {Name, More, Options} <- [{export_all_1, ["-compile(export_all).\n"], []},
+                                      {export_all_2, ["-compile([export_all]).\n"], []},
+                                      {export_all_3, [], [export_all]}]].
 
 %% Options of all attributes count.
 named_twice(_) ->
