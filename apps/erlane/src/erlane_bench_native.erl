@@ -111,24 +111,28 @@ start({Name, Module, Args, Units, _}, Ways, C) ->
     InC = [{c_ns, C} || C =/= none, erlang:function_exported(C, Function, length(Args))],
     case [M || {_, M} <- [{native_ns, Native} | InC], apply(M, Function, Args) =/= Value] of
         [] ->
-            Begin = erlang:monotonic_time(nanosecond),
-            Value = apply(Beam, Function, Args),
-            Ns = max(1, erlang:monotonic_time(nanosecond) - Begin),
-            Kernel = #{function => Function, args => Args, units => Units,
-                       calls => max(1, ?TURN_NS div Ns)},
+            Kernel = #{function => Function, args => Args, units => Units},
+            With = fun(Modules) ->
+                           [{Key, M, calls_of(M, Function, Args)} || {Key, M} <- Modules]
+                   end,
             case refusal(Native, {Function, length(Args)}) of
                 none ->
-                    {ok, Kernel#{modules => [{beam_ns, Beam}, {native_ns, Native} | InC]}};
+                    {ok, Kernel#{modules => With([{beam_ns, Beam}, {native_ns, Native} | InC])}};
                 Why when C =:= none ->
-                    {ok, Kernel#{modules => [{beam_ns, Beam}, {native_ns, Native}],
+                    {ok, Kernel#{modules => With([{beam_ns, Beam}, {native_ns, Native}]),
                                  why => unicode:characters_to_binary(Why)}};
                 Why ->
-                    {ok, Kernel#{modules => [{beam_ns, Beam} | InC],
+                    {ok, Kernel#{modules => With([{beam_ns, Beam} | InC]),
                                  why => unicode:characters_to_binary(Why)}}
             end;
         [M | _] ->
             {failed, iolist_to_binary(io_lib:format("~s:~s answers otherwise", [M, Function]))}
     end.
+
+%% How many calls make a turn: the first turn of four calls is left out, it may load code.
+calls_of(Module, Function, Args) ->
+    [_ | Ns] = [turn(Module, Function, Args, 4) || _ <- [1, 2, 3]],
+    max(1, ?TURN_NS * 4 div max(1, lists:min(Ns))).
 
 refusal(Module, FA) ->
     {ok, #{refused := Refused}} = erlane_native:info(Module),
@@ -142,23 +146,24 @@ refusal(Module, FA) ->
 %%
 
 round(#{modules := Modules} = Runner, Ns) ->
-    true = erlang:garbage_collect(),
     Turns = turns(Runner, Modules, erlang:monotonic_time(nanosecond) + Ns, []),
-    #{units := Units, calls := Calls} = Runner,
+    #{units := Units} = Runner,
     Figures = maps:from_list(
                 [{Key, erlane_bench_report:median([T || {K, T} <- Turns, K =:= Key])
-                       / (Units * Calls)} || {Key, _} <- Modules]),
+                       / (Units * Calls)} || {Key, _, Calls} <- Modules]),
     Round = maps:merge(Figures, ratios(Figures)),
     {ok, maps:get(gain, Round, none), Round}.
 
-turns(#{function := F, args := Args, calls := Calls} = Runner, Modules, End, Acc) ->
-    Turns = [{Key, turn(M, F, Args, Calls)} || {Key, M} <- Modules] ++ Acc,
+turns(#{function := F, args := Args} = Runner, Modules, End, Acc) ->
+    Turns = [{Key, turn(M, F, Args, Calls)} || {Key, M, Calls} <- Modules] ++ Acc,
     case erlang:monotonic_time(nanosecond) of
         Now when Now < End -> turns(Runner, Modules, End, Turns);
         _ -> Turns
     end.
 
+%% What the turn before left in the heap is nothing of this one.
 turn(Module, Function, Args, Calls) ->
+    true = erlang:garbage_collect(),
     Begin = erlang:monotonic_time(nanosecond),
     ok = calls(Calls, Module, Function, Args),
     erlang:monotonic_time(nanosecond) - Begin.
