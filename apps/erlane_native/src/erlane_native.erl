@@ -8,7 +8,8 @@
 %%
 %% The BEAM version of a function is its definition. Machine code gives the same value or hands the
 %% call back; it never raises. What cannot be translated stays as it is, with a warning that says
-%% why; `strict' makes an error of that. {@link load/1} does it to a module that is loaded already.
+%% why; `strict' makes an error of that. So does what only moves elements of lists, which BEAM does
+%% as fast: `always' compiles it. {@link load/1} does it to a module that is loaded already.
 %%
 %% The transform has to be the last one: a later one would change the BEAM version alone. With
 %% `no_native' among the compiler's options, or `ERLANE_NATIVE=0' in its environment, it does
@@ -19,8 +20,8 @@
 %%
 %% Options that tests need: `{deopt, K}' hands back at every K-th turn of a loop, `yield' gives way
 %% at each, `keep' leaves a function native however often it hands back. `ERLANE_NATIVE_TEST' in
-%% the environment of the compiler does so for all functions: `yield', `deopt=K', `keep', with a
-%% comma between.
+%% the environment of the compiler does so for all functions: `yield', `deopt=K', `keep', `always',
+%% with a comma between.
 -module(erlane_native).
 
 -export([parse_transform/2, parse_transform_info/0, format_error/1]).
@@ -56,7 +57,7 @@ parse_transform(Forms, Options) ->
     end.
 
 transform(Forms, Natives, Ssa) ->
-    {Units, Cannot} = erlane_native_translate:units([FA || {FA, _, _} <- Natives], Ssa, Forms),
+    {Units, Cannot} = erlane_native_translate:named(Natives, Ssa, Forms),
     #{taken := Taken, refused := Refused, columns := Columns} = Result =
         erlane_native_translate:text(Forms, Units, Cannot, Natives),
     {Errors, Warnings} =

@@ -1,8 +1,11 @@
 %% SPDX-License-Identifier: Apache-2.0
-%% @doc What fuel one turn of a loop takes: four units in a nanosecond. Pure.
+%% @doc What fuel one turn of a loop takes: four units in a nanosecond; and when a loop that makes
+%% garbage gives way. Pure.
 -module(erlane_native_cost).
 
--export([turn/1]).
+-export([turn/1, young/2]).
+
+-define(NEVER, (1 bsl 62)).
 
 %% @doc The longest way through a body, in operations.
 -spec turn(erlane_native_ssa:fn()) -> pos_integer().
@@ -36,3 +39,31 @@ weight(bs_utf8) -> 6;
 weight(bs_start) -> 10;
 weight(push) -> 12;
 weight(_) -> 2.
+
+%% @doc After how many units of 10 us a call gives way, whatever is left of its time slice. What a
+%% loop makes is mostly garbage at the next turn, unless it grows a list; and memory that is
+%% collected and used again is in the cache, where new memory is not. Measured for five bodies of 7
+%% floats: 770 ns a step if it gives way each 10 us, 950 each 40 us, 1,350 at the end of the slice.
+-spec young(Heads :: [erlane_native_ssa:fa()], #{erlane_native_ssa:fa() => map()}) ->
+          pos_integer().
+young(Heads, Functions) ->
+    Top = [maps:get(FA, Functions) || FA <- Heads],
+    Called = maps:values(maps:without(Heads, Functions)),
+    Grows = lists:any(fun(F) -> makes(F, [put_list, push]) end, Top),
+    case not Grows andalso (lists:any(fun hands_on/1, Top)
+                            orelse lists:any(fun(F) -> makes(F, [put_list, put_tuple, push]) end,
+                                             Called)) of
+        true -> 1;
+        false -> ?NEVER
+    end.
+
+makes(#{blocks := Blocks}, Ops) ->
+    [] =/= [Op || {Ins, _} <- maps:values(Blocks), {_, Op, _, _} <- Ins, lists:member(Op, Ops)].
+
+%% Is a tuple that is made in this function an argument of its jumps?
+hands_on(#{blocks := Blocks}) ->
+    Made = [{v, Dst} || {Ins, _} <- maps:values(Blocks), {Dst, Op, _, _} <- Ins,
+                        Op =:= put_tuple orelse Op =:= {bif, setelement}],
+    lists:any(fun({_, {tail, _, Args, _}}) -> Args -- Made =/= Args;
+                 (_) -> false
+              end, maps:values(Blocks)).

@@ -99,7 +99,7 @@ translated({ok, #{forms := Forms, options := Options}}) ->
             {Units, Refused} =
                 case Natives of
                     [] -> {ok, Us, Rs} = erlane_native_swap:choose(Forms, Ssa), {Us, Rs};
-                    _ -> erlane_native_translate:units([FA || {FA, _, _} <- Natives], Ssa, Forms)
+                    _ -> erlane_native_translate:named(Natives, Ssa, Forms)
                 end,
             {ok, erlane_native_translate:text(Forms, Units, Refused, Natives)}
     catch

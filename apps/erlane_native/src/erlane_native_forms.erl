@@ -46,9 +46,14 @@ list(E) -> [E].
 
 native({F, A}, Line) when is_atom(F), is_integer(A) -> {{F, A}, [], Line};
 native({F, A, Options}, Line) when is_atom(F), is_integer(A), is_list(Options) ->
+    _ = [throw({attribute, Line, io_lib:format("~tp/~b: there is no option ~tp", [F, A, O])})
+         || O <- Options, not is_option(O)],
     {{F, A}, Options, Line};
 native(Other, Line) ->
     throw({attribute, Line, io_lib:format("~tp is not Name/Arity", [Other])}).
+
+is_option({deopt, K}) -> is_integer(K) andalso K > 0;
+is_option(O) -> lists:member(O, [strict, verify, always, yield, keep]).
 
 %% @doc Forms without what would call a transform again, or run at load.
 -spec strip([erl_parse:abstract_form()]) -> [erl_parse:abstract_form()].

@@ -22,15 +22,13 @@
 %% `low': an integer of which only the lowest 64 bits are ever looked at. `{k, _}': a literal.
 %% `{bin, Bits}': a place in a binary, so many bits into a byte; `{field, ...}' is that too, after
 %% a field was matched whose value has the type. `buf': a binary that is being built.
--type machine() :: signed | unsigned | 32 | 128 | 256.
-%% 32 bits without a sign are for divisions only; their result has 64.
--type plan() :: plain | list | wrap | {plain, machine()} | {checked, machine(), signed | unsigned}.
-%% How an integer operation is done: on the lowest 64 bits; in a machine integer that holds all
-%% operands and the result; or in a wider one, and then tested for 64 bits.
+-type plan() :: list | erlane_native_width:plan().
 -type unit() :: #{entry := erlane_native_ssa:fa(), heads := [erlane_native_ssa:fa()],
                   calls := [{erlane_native_ssa:fa(), [erlane_native_ssa:fa()]}],
                   functions := #{erlane_native_ssa:fa() => map()}}.
-%% Each function has what the reader gives, and `params' (types), `types', `plans', `cost'.
+%% Each function has what the reader gives, and `params' (types), `types', `plans', `cost', whether
+%% a call from outside runs it `once', and the blocks whose switch has all values that there are
+%% (`sure').
 
 -define(LOW, {int, -(1 bsl 1000), 1 bsl 1000}).
 %% After so many rounds a range that still grows gets all that a machine integer holds.
@@ -43,7 +41,7 @@
            #{erlane_native_ssa:fa() => [atom()]}) -> unit().
 unit(Entry, All, Specs) ->
     Functions = erlane_native_collect:functions(reach([Entry], All, #{})),
-    Low = maps:map(fun(_, F) -> lowonly(F) end, Functions),
+    Low = maps:map(fun(_, F) -> erlane_native_width:narrow(F) end, Functions),
     Kinds = erlane_native_kinds:params(Functions, Specs),
     %% A buffer is one whatever it begins with; all else follows from the calls.
     Unknown = maps:map(fun(_, Ks) -> [case K of buf -> buf; _ -> none end || K <- Ks] end, Kinds),
@@ -59,12 +57,16 @@ unit(Entry, All, Specs) ->
     _ = [erlane_native_linear:check(F, maps:get(types, maps:get(FA, Bodies)), maps:get(FA, Params))
          || {FA, F} <- maps:to_list(Functions)],
     Called = lists:usort([FA || F <- maps:values(Functions), {_, {call, FA}, _, _} <- all_ins(F)]),
+    Once = not lists:member(Entry, Called ++ [To || F <- maps:values(Functions),
+                                                    {_, {tail, To, _, _}} <-
+                                                        maps:values(maps:get(blocks, F))]),
     #{entry => Entry, heads => heads(Entry, Functions),
       calls => [{FA, heads(FA, Functions)} || FA <- Called],
       functions => maps:map(fun(FA, F) ->
                                 Body = maps:get(FA, Bodies),
                                 maps:merge(F, Body#{params => maps:get(FA, Params),
                                                     ret => maps:get(FA, Rets),
+                                                    once => Once andalso FA =:= Entry,
                                                     cost => erlane_native_cost:turn(F)})
                             end, Functions)}.
 
@@ -87,11 +89,7 @@ cheaper(Solve) ->
 %% Operations that take more than 64 bits.
 wide({_, _, Bodies}) ->
     length([P || #{plans := Plans} <- maps:values(Bodies), P <- maps:values(Plans),
-                 is_integer(machine_of(P)), machine_of(P) > 64]).
-
-machine_of({plain, M}) -> M;
-machine_of({checked, M, _}) -> M;
-machine_of(_) -> none.
+                 erlane_native_width:bits(P) > 64]).
 
 %% @doc Whether one of these functions pushes elements of the list that it gives.
 -spec collects([erlane_native_ssa:fa()], #{erlane_native_ssa:fa() => map()}) -> boolean().
@@ -286,13 +284,25 @@ body(#{args := Args, order := Order, blocks := Blocks}, Params, Low, Rets, Float
     Types = maps:from_list(lists:zip(Args, Params)),
     S = lists:foldl(fun(L, S0) -> block(L, maps:get(L, Blocks), S0) end,
                     #{types => Types, plans => #{}, defs => #{}, refs => #{0 => #{}}, edges => [],
-                      low => Low, known => Rets, rets => [], floats => Floats}, Order),
-    maps:with([types, plans, edges, rets, floats], S).
+                      low => Low, known => Rets, rets => [], floats => Floats, sure => []}, Order),
+    maps:with([types, plans, edges, rets, floats, sure], S).
 
 block(L, {Ins, Last}, #{refs := Refs} = S0) ->
     Ref = maps:get(L, Refs, #{}),
     S = lists:foldl(fun(I, S1) -> ins(I, Ref, S1) end, S0, Ins),
-    last(Last, Ref, S).
+    last(Last, Ref, sure(L, Last, Ref, S)).
+
+%% One of the values of the switch is what it must be.
+sure(L, {switch, V, _, List}, Ref, #{sure := Sure} = S) ->
+    case type(V, Ref, S) of
+        {int, Lo, Hi} when Hi - Lo < length(List) ->
+            case lists:seq(Lo, Hi) -- [K || {K, _} <- List] of
+                [] -> S#{sure := [L | Sure]};
+                _ -> S
+            end;
+        _ -> S
+    end;
+sure(_, _, _, S) -> S.
 
 last({jmp, L}, Ref, S) -> enter(L, Ref, S);
 last({br, C, T, F}, Ref, S) -> enter(F, refine(C, false, Ref, S),
@@ -414,7 +424,8 @@ result({bif, Op}, [_], _, _) when Op =:= 'not'; Op =:= is_integer; Op =:= is_flo
                                   Op =:= is_map; Op =:= is_pid; Op =:= is_reference;
                                   Op =:= is_boolean -> {bool, plain};
 result({bif, neg}, [float], _, _) -> throw({unsupported, "the negative of a float"});
-result({bif, neg}, [T], _, Low) -> int('-', [{0, 0}, operand(neg, T)], Low);
+result({bif, neg}, [T], _, Low) ->
+    erlane_native_width:int('-', [{0, 0}, operand(neg, T)], Low);
 result({bif, '/'}, [_, _], _, _) -> {float, plain};
 result({bif, float}, [_], _, _) -> {float, plain};
 result({bif, Op}, [T], _, _) when Op =:= trunc; Op =:= round; Op =:= floor; Op =:= ceil ->
@@ -474,14 +485,11 @@ bits_op(Op, _, _) ->
 create([{Append, _, _} | Segments], [T, _ | Ts], [_, {c, all} | Args])
   when Append =:= append orelse Append =:= private_append, T =:= buf orelse T =:= {k, <<>>} ->
     _ = erlane_native_build:fields(Segments, Args),
-    lists:foreach(fun put/1, put_args(Segments, Ts, Args)),
+    lists:foreach(fun put/1, erlane_native_width:fields(Segments, Ts, Args)),
     buf;
 create([{Append, _, _} | _], _, _) when Append =:= append; Append =:= private_append ->
     throw({unsupported, "appends to what is not an argument of the loop"});
 create(_, _, _) -> throw({unsupported, "makes a binary that is not an append to one"}).
-
-put_args([S | Ss], [T, _ | Ts], [_, Size | Args]) -> [{S, T, Size} | put_args(Ss, Ts, Args)];
-put_args([], [], []) -> [].
 
 put({{integer, _, _}, {int, _, _}, _}) -> ok;
 put({{integer, _, _}, T, _}) when T =:= low; T =:= term -> ok;
@@ -545,145 +553,10 @@ arith(Op, Ts, Low) ->
     case lists:member(float, Ts) of
         true when Op =:= '+'; Op =:= '-'; Op =:= '*'; Op =:= abs -> {float, plain};
         true -> throw({unsupported, io_lib:format("~tp of a float", [Op])});
-        false -> int(Op, [operand(Op, T) || T <- Ts], Low)
+        false -> erlane_native_width:int(Op, [operand(Op, T) || T <- Ts], Low)
     end.
 
 operand(_, {int, Lo, Hi}) -> {Lo, Hi};
 operand(_, low) -> {_, Lo, Hi} = ?LOW, {Lo, Hi};
 operand(Op, term) when Op =/= min, Op =/= max -> erlane_native_range:signed();
 operand(Op, _) -> throw({unsupported, io_lib:format("~tp of what is not a number", [Op])}).
-
-%% An operation that is not exact in 64 bits: wrap when only low bits are used, be wide when the
-%% next operation takes the width away again, else test.
-int(Op, Ranges, Low) ->
-    Exact = case Ranges of
-                [A] -> erlane_native_range:op(Op, A, {0, 0});
-                [A, B] -> erlane_native_range:op(Op, A, B)
-            end,
-    Class = case Exact of
-                unknown -> big;
-                _ -> erlane_native_range:class(Exact)
-            end,
-    Wraps = lists:member(Op, ['+', '-', '*', 'band', 'bor', 'bxor', 'bsl', 'bnot']),
-    case {Class, Low} of
-        {C, _} when Wraps, (C =:= signed orelse C =:= unsigned) -> {int_type(Exact), wrap};
-        {C, _} when C =:= signed; C =:= unsigned ->
-            {int_type(Exact), {plain, dividing(Op, machine(Op, [Exact | Ranges]), Ranges)}};
-        {_, low} when Wraps -> {low, wrap};
-        {128, _} when Low =:= wide; Low =:= double ->
-            %% An operand can be wider than what becomes of it.
-            {int_type(Exact), {plain, machine(Op, [Exact | Ranges])}};
-        {256, double} -> {int_type(Exact), {plain, machine(Op, [Exact | Ranges])}};
-        _ -> checked(Op, Exact, Ranges)
-    end.
-
-%% Divisions of what is known not to be negative are cheaper, and of 32 bits much so.
-dividing(Op, M, Ranges) when (Op =:= 'div' orelse Op =:= 'rem'), (M =:= signed orelse
-                                                                  M =:= unsigned) ->
-    case {lists:min([Lo || {Lo, _} <- Ranges]), lists:max([Hi || {_, Hi} <- Ranges])} of
-        {Lo, Hi} when Lo >= 0, Hi < 1 bsl 32 -> 32;
-        {Lo, _} when Lo >= 0 -> unsigned;
-        _ -> M
-    end;
-dividing(_, M, _) -> M.
-
-%% The machine integer that all of these fit in.
-machine(Op, Ranges) ->
-    Classes = [erlane_native_range:class(R) || R <- Ranges],
-    case lists:usort(Classes) of
-        [signed] -> signed;
-        [unsigned] -> unsigned;
-        [signed, unsigned] ->
-            case lists:all(fun({Lo, _}) -> Lo >= 0 end, Ranges) of
-                true -> unsigned;
-                false -> 128
-            end;
-        _ ->
-            case {lists:member(big, Classes), lists:member(256, Classes)} of
-                {false, false} -> 128;
-                {false, true} when Op =/= 'div', Op =/= 'rem' -> 256;
-                _ -> throw({unsupported, io_lib:format("~tp on integers of this size", [Op])})
-            end
-    end.
-
-checked(Op, Exact, Ranges) ->
-    {_, Max} = erlane_native_range:signed(),
-    To = case lists:any(fun({_, Hi}) -> Hi > Max end, Ranges)
-             andalso lists:all(fun({Lo, _}) -> Lo >= 0 end, Ranges) of
-             true -> unsigned;
-             false -> signed
-         end,
-    Wide = case Exact of
-               unknown ->
-                   %% A shift by a variable, tested to be less than 64.
-                   case machine(Op, Ranges) of
-                       signed -> signed;
-                       W when W =:= unsigned; W =:= 128 -> 256;
-                       _ -> throw({unsupported, "a shift of an integer of this size"})
-                   end;
-               _ ->
-                   case machine(Op, Ranges) of
-                       signed -> signed;
-                       _ -> machine(Op, [Exact | Ranges])
-                   end
-           end,
-    {int_type(erlane_native_range:To()), {checked, Wide, To}}.
-
-%% Variables of which all uses look at the lowest 64 bits only (`low'), or take the width away
-%% again, so that 128 (`wide') or even 256 bits (`double') are worth it.
-lowonly(#{order := Order, blocks := Blocks}) ->
-    Uses = lists:foldl(fun(L, Acc) -> uses(maps:get(L, Blocks), Acc) end, #{}, Order),
-    Ins = lists:append([lists:reverse(element(1, maps:get(L, Blocks)))
-                        || L <- lists:reverse(Order)]),
-    lists:foldl(fun({Dst, _, _, _}, Acc) ->
-                    Us = maps:get(Dst, Uses, [other]),
-                    Tests = [{low, fun(U) -> low_use(Dst, U, Acc) end},
-                             {double, fun(U) -> double_use(Dst, U) end},
-                             {wide, fun(U) -> wide_use(Dst, U) end}],
-                    case [How || {How, Test} <- Tests, lists:all(Test, Us)] of
-                        [How | _] -> Acc#{Dst => How};
-                        [] -> Acc
-                    end
-                end, #{}, Ins).
-
-uses({Ins, Last}, Acc0) ->
-    Acc = lists:foldl(fun({Dst, Op, Args, _}, A) ->
-                          lists:foldl(fun(V, A1) -> use(V, {Dst, Op, Args}, A1) end, A, Args)
-                      end, Acc0, Ins),
-    lists:foldl(fun(V, A) -> use(V, other, A) end, Acc,
-                case Last of
-                    {ret, V} -> [V];
-                    {br, V, _, _} -> [V];
-                    {switch, V, _, _} -> [V];
-                    {tail, _, Args, _} -> Args;
-                    _ -> []
-                end).
-
-use({v, _}, {_, ok, _}, Acc) -> Acc;
-use({v, V}, Use, Acc) -> maps:update_with(V, fun(Us) -> [Use | Us] end, [Use], Acc);
-use({{v, V}, From}, _, Acc) when is_integer(From) -> use({v, V}, other, Acc);
-use(_, _, Acc) -> Acc.
-
-low_use(_, {_, {bif, 'band'}, [{c, M}, _]}, _) when is_integer(M), M >= 0, M < 1 bsl 64 -> true;
-low_use(_, {_, {bif, 'band'}, [_, {c, M}]}, _) when is_integer(M), M >= 0, M < 1 bsl 64 -> true;
-low_use(V, {Dst, {bif, 'bsl'}, [{v, V}, {c, _}]}, Low) -> maps:get(Dst, Low, none) =:= low;
-low_use(V, {_, {bs_create, Segments}, Args}, _) ->
-    lists:all(fun({{Type, Unit, _}, _, Size}) ->
-                  case {Type, Size} of
-                      {integer, {c, N}} when is_integer(N) -> N * Unit =< 64;
-                      _ -> false
-                  end
-              end, [P || {_, W, _} = P <- put_args(Segments, Args, Args), W =:= {v, V}]);
-low_use(_, {Dst, {bif, Op}, _}, Low) when Op =:= '+'; Op =:= '-'; Op =:= '*'; Op =:= 'band';
-                                          Op =:= 'bor'; Op =:= 'bxor'; Op =:= 'bnot' ->
-    maps:get(Dst, Low, none) =:= low;
-low_use(_, _, _) -> false.
-
-double_use(V, {_, {bif, 'bsr'}, [{v, V}, {c, _}]}) -> true;
-double_use(_, {_, {bif, Op}, _}) -> Op =:= 'band' orelse Op =:= '+' orelse Op =:= '-';
-double_use(_, _) -> false.
-
-wide_use(V, Use = {_, {bif, Op}, _}) ->
-    double_use(V, Use)
-        orelse lists:member(Op, ['rem', 'div', '<', '>', '=<', '>=', '=:=', '=/=', '==', '/=']);
-wide_use(_, _) -> false.

@@ -65,10 +65,12 @@ unit(I, #{entry := Entry, heads := Heads, calls := Calls, functions := Fs}, Opti
     {Allocas, Body} = erlane_native_out:text(S2),
     U = n(I),
     Text = [Called, Globals,
-            "define internal i64 @u", U, "(i8* %env, i1 %resume, i64* %argv) {\nentry:\n",
+            "define internal i64 @u", U, "(i8* %env, i1 %resume, i64* %argv) align 64 {\nentry:\n",
             erlane_native_slots:scratch(), "  %fuel = alloca i64\n",
             "  %where = alloca i64\n  %args = alloca i64\n  %ret = alloca i64\n",
             "  %clock = alloca i64\n  store i64 0, i64* %clock\n",
+            "  %young = alloca i64\n  store i64 ", n(erlane_native_cost:young(Heads, Fs)),
+            ", i64* %young\n",
             Allocas, erlane_native_build:memory(S2), erlane_native_rows:memory(top, S2),
             erlane_native_call:limit(Calls),
             "  store i64 ", n(?FUEL), ", i64* %fuel\n",
@@ -115,7 +117,7 @@ head(N, FA, #{params := Params, args := Args, order := Order, cost := Cost, line
      S0) ->
     S1 = erlane_native_out:line(Line, erlane_native_out:at(FA, N, block(["h", n(N)], S0))),
     S2 = turn(N, Cost, S1),
-    S3 = block(["b", n(N)], S2),
+    S3 = (block(["b", n(N)], S2))#{once := maps:get(once, F)},
     S4 = lists:foldl(fun({V, I, T}, S) ->
                          {Value, Sa} = load(["%a", n(N), "_", n(I)], T, S),
                          def(V, Value, Sa)
@@ -165,7 +167,7 @@ pay(H, Cost, S0) ->
             S5 = block(["f", H], add(["br i1 ", C, ", label %f", H, ", label %b", H, ", !prof !1"],
                                      S4)),
             {R, S6} = add(value, ["call i32 @consume_timed(i8* %env, i64 ", G,
-                                    ", i64* %clock)"], S5),
+                                    ", i64* %clock, i64* %young)"], S5),
             {E, S7} = add(value, ["icmp ne i32 ", R, ", 0"],
                           add(["store i64 ", n(?FUEL), ", i64* %fuel"], S6)),
             add(["br i1 ", E, ", label %y", H, ", label %b", H], S7)
@@ -205,7 +207,11 @@ last({br, C, T, E}, N, L, F, S0) ->
     S4 = add(["br i1 ", Cond, ", label %", LT, ", label %", LE], S3),
     S5 = edge(N, L, T, F, block(LT, S4)),
     edge(N, L, E, F, block(LE, S5));
-last({switch, V, Else, List}, N, L, F, S0) ->
+last({switch, V, Else0, List0}, N, L, #{sure := Sure} = F, S0) ->
+    {Else, List} = case lists:member(L, Sure) of
+                       true -> {element(2, lists:last(List0)), lists:droplast(List0)};
+                       false -> {Else0, List0}
+                   end,
     case {use(V, S0), [K || {K, _} <- List, not is_small(K)]} of
         {{term, T}, []} -> smalls(T, Else, List, N, L, F, S0);
         _ -> switch(V, Else, List, N, L, F, S0)

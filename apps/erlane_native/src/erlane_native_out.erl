@@ -15,8 +15,10 @@
 
 %% Fuel for a term that is made on the heap, which has to be collected, too.
 -define(MAKE, 60).
-%% Words of a literal that is made where it is used, each time anew: BEAM has it once.
+%% Words of a literal that is made where it is used, each time anew, where BEAM has it once: in what
+%% may be a loop, and in what a call runs once.
 -define(LITERAL, 20).
+-define(LITERAL_ONCE, 1000).
 
 -type name() :: iodata().
 -type machine() :: signed | unsigned | 128 | 256.
@@ -33,7 +35,7 @@
 -spec new(map()) -> state().
 new(Module) ->
     Module#{text => [], allocas => [], n => 0, env => #{}, head => 0, line => 0, fa => none,
-            stubs => [], known => #{}, pushed => []}.
+            stubs => [], known => #{}, pushed => [], once => false}.
 
 %% @doc What was written: allocations, which belong to the first block, and the rest.
 -spec text(state()) -> {iodata(), iodata()}.
@@ -249,12 +251,12 @@ term({bool, Op}, S0) ->
     add(value, ["select i1 ", Op, ", i64 ", True, ", i64 ", False], S2);
 term({k, A}, S) when is_atom(A); A =:= [] -> atom(A, S);
 term({k, Tuple}, S0) when is_tuple(Tuple), tuple_size(Tuple) =< 16 ->
-    ok = literal(Tuple),
+    ok = literal(Tuple, S0),
     {Ts, S} = lists:mapfoldl(fun(E, S1) -> term(use({c, E}, S1), S1) end, S0,
                              tuple_to_list(Tuple)),
     tuple(Ts, S);
 term({k, [H | T] = List}, S0) ->
-    ok = literal(List),
+    ok = literal(List, S0),
     {Head, S1} = term(use({c, H}, S0), S0),
     {Tail, S2} = term(use({c, T}, S1), S1),
     make("enif_make_list_cell", ["i64 ", Head, ", i64 ", Tail], S2);
@@ -269,12 +271,14 @@ term({tuple, Values}, S0) ->
     tuple(Ts, S);
 term(_, _) -> throw({unsupported, "a literal or value of this kind as a term"}).
 
-literal(Term) ->
-    words(Term, 0) =< ?LITERAL orelse throw({unsupported, "a literal of more than 20 words"}),
+literal(Term, #{once := Once}) ->
+    Most = case Once of true -> ?LITERAL_ONCE; false -> ?LITERAL end,
+    words(Term, 0) =< Most orelse throw({unsupported, ["a literal of more than ", n(Most),
+                                                       " words"]}),
     ok.
 
-%% How many words of memory a literal has, or more than are made each time.
-words(_, N) when N > ?LITERAL -> N;
+%% How many words of memory a literal has, or more than are ever made.
+words(_, N) when N > ?LITERAL_ONCE -> N;
 words([H | T], N) -> words(T, words(H, N + 2));
 words(Tuple, N) when is_tuple(Tuple) ->
     lists:foldl(fun words/2, N + 1 + tuple_size(Tuple), tuple_to_list(Tuple));

@@ -1,5 +1,5 @@
 %% SPDX-License-Identifier: Apache-2.0
-%% @doc Whether machine code for a function is likely to pay, where nobody has named it. Pure.
+%% @doc Whether machine code for a function is likely to pay. Pure.
 %%
 %% A native call costs about 15 ns. So there has to be a loop, and its turn has to do something that
 %% machine code does faster: arithmetic, floats, bits. What it gains in a turn is added up from
@@ -7,18 +7,16 @@
 %% of NIFs costs. A guess that turns out wrong costs little: see erlane_native_meter.
 -module(erlane_native_pays).
 
--export([verdict/1]).
+-export([verdict/1, named/1]).
 
-%% What a turn has to gain.
+%% What a turn has to gain, in tenths of a nanosecond.
 -define(LEAST, 10).
 
-%% @doc `pays', or where and why not.
+%% @doc Of a function that nobody has named: `pays', or where and why not.
 -spec verdict(erlane_native_ir:unit()) -> pays | {no, Line :: integer(), Why :: string()}.
-verdict(#{entry := Entry, functions := Fs}) ->
-    Jumps = maps:map(fun(_, F) -> jumps(F) end, Fs),
-    Calls = maps:map(fun(_, F) -> calls(F) end, Fs),
-    Loops = [FA || FA <- maps:keys(Fs), reaches(FA, FA, Jumps)],
-    Both = maps:map(fun(FA, Js) -> Js ++ maps:get(FA, Calls) end, Jumps),
+verdict(#{entry := Entry, functions := Fs} = Unit) ->
+    {Jumps, Loops} = loops(Unit),
+    Both = both(Jumps, Fs),
     #{line := Line} = maps:get(Entry, Fs),
     case Loops of
         [] ->
@@ -27,16 +25,51 @@ verdict(#{entry := Entry, functions := Fs}) ->
                 _ -> {no, Line, "recursion without a loop: its calls are the work"}
             end;
         _ ->
-            case [FA || FA <- Loops, gain(maps:get(FA, Fs), FA, Jumps) >= ?LEAST] of
+            case [FA || FA <- Loops, gain(maps:get(FA, Fs), FA, Jumps, fun worth/3) >= ?LEAST] of
                 [] -> {no, Line, "a turn of its loop does little that is faster as machine code"};
                 _ -> pays
             end
     end.
 
+%% @doc Of a function that its module names: the same, but only what moves elements of lists and
+%% hardly looks at them, or makes a tree, is known not to pay. BEAM does that as fast, and collects
+%% garbage meanwhile.
+-spec named(erlane_native_ir:unit()) -> pays | {no, Line :: integer(), Why :: string()}.
+named(#{entry := Entry, functions := Fs} = Unit) ->
+    {Jumps, Loops} = loops(Unit),
+    Gain = fun(I, Types, Plans) -> max(0, worth(I, Types, Plans)) end,
+    #{line := Line} = maps:get(Entry, Fs),
+    Both = both(Jumps, Fs),
+    Trees = [FA || FA <- maps:keys(Fs) -- Loops, reaches(FA, FA, Both),
+                   #{types := Types, plans := Plans} = F <- [maps:get(FA, Fs)],
+                   has(F, [put_list, put_tuple]),
+                   lists:sum([Gain(I, Types, Plans) || I <- instructions(F)])
+                       < ?LEAST * (1 + length(calls(F)))],
+    case Loops =/= []
+        andalso lists:any(fun(FA) -> has(maps:get(FA, Fs), [put_list, get_hd, get_tl, push,
+                                                            is_nonempty_list])
+                          end, Loops)
+        andalso lists:all(fun(FA) -> gain(maps:get(FA, Fs), FA, Jumps, Gain) < ?LEAST end, Loops) of
+        true ->
+            {no, Line, "moves elements of lists and does little else, which BEAM does as fast"};
+        false when Trees =/= [] ->
+            {no, Line, "makes tuples or lists by recursion, which BEAM does as fast"};
+        false -> pays
+    end.
+
+has(F, Ops) -> lists:any(fun({_, Op, _, _}) -> lists:member(Op, Ops) end, instructions(F)).
+
+instructions(#{blocks := Blocks}) -> lists:append([Ins || {Ins, _} <- maps:values(Blocks)]).
+
+loops(#{functions := Fs}) ->
+    Jumps = maps:map(fun(_, F) -> jumps(F) end, Fs),
+    {Jumps, [FA || FA <- maps:keys(Fs), reaches(FA, FA, Jumps)]}.
+
+both(Jumps, Fs) -> maps:map(fun(FA, Js) -> Js ++ calls(maps:get(FA, Fs)) end, Jumps).
+
 jumps(#{blocks := Blocks}) -> [To || {_, {tail, To, _, _}} <- maps:values(Blocks)].
 
-calls(#{blocks := Blocks}) ->
-    [To || {Ins, _} <- maps:values(Blocks), {_, {call, To}, _, _} <- Ins].
+calls(F) -> [To || {_, {call, To}, _, _} <- instructions(F)].
 
 reaches(From, To, Graph) -> reaches(maps:get(From, Graph), To, Graph, #{}).
 
@@ -47,10 +80,10 @@ reaches([FA | Rest], To, Graph, Seen) ->
     reaches(maps:get(FA, Graph) ++ Rest, To, Graph, Seen#{FA => true}).
 
 %% Of the turn that gains most: from the first block to a jump that comes back.
-gain(#{order := Order, blocks := Blocks, types := Types, plans := Plans}, FA, Jumps) ->
+gain(#{order := Order, blocks := Blocks, types := Types, plans := Plans}, FA, Jumps, Worth) ->
     Gains = lists:foldl(fun(L, Acc) ->
                             {Ins, Last} = maps:get(L, Blocks),
-                            Own = lists:sum([worth(I, Types, Plans) || I <- Ins]),
+                            Own = lists:sum([Worth(I, Types, Plans) || I <- Ins]),
                             case after_it(Last, FA, Jumps, Acc) of
                                 none -> Acc;
                                 Then -> Acc#{L => Own + Then}
@@ -98,6 +131,7 @@ worth({_, {math, _}, _, _}, _, _) -> 50;
 worth({_, {bs_match, binary, _, _, _}, _, _}, _, _) -> 0;
 worth({_, {bs_match, _, _, _, _}, _, _}, _, _) -> 10;
 worth({_, bs_utf8, _, _}, _, _) -> 20;
+worth({_, {bs_create, Segments}, _, _}, _, _) -> 10 * length(Segments);
 worth({_, {bs_string, _}, _, _}, _, _) -> 5;
 worth({_, Op, _, _}, _, _) when Op =:= bs_get_tail -> -150;
 %% With nothing else in a turn, one list is made of another about as fast by BEAM.

@@ -99,8 +99,12 @@ consume() ->
 %% The same where a loop is under way, by the clock too: fuel is what work takes whose data is near,
 %% and memory can be far slower than that. The time of the first unit is not known. What is over
 %% whole hundredths of a slice counts the next time.
+%% After so many units as are `young' it is over in any case.
 timed() ->
-    ["define internal i32 @consume_timed(i8* %env, i64 %left, i64* %clock) noinline cold {\n",
+    ["define internal i32 @consume_timed(i8* %env, i64 %left, i64* %clock, i64* %young) "
+     "noinline cold {\n",
+     "  %y = load i64, i64* %young\n  %less = sub i64 %y, 1\n",
+     "  store i64 %less, i64* %young\n  %enough = icmp sle i64 %less, 0\n",
      "  %now = call i64 @enif_monotonic_time(i32 3)\n",
      "  %before = load i64, i64* %clock\n  %first = icmp eq i64 %before, 0\n",
      "  %past = sub i64 %now, %before\n  %took = select i1 %first, i64 0, i64 %past\n",
@@ -111,7 +115,8 @@ timed() ->
      "  %m = select i1 %late, i64 %w, i64 %q\n",
      "  %c = icmp ult i64 %m, 100\n  %s = select i1 %c, i64 %m, i64 100\n",
      "  %t = trunc i64 %s to i32\n",
-     "  %e = call i32 @enif_consume_timeslice(i8* %env, i32 %t)\n  ret i32 %e\n}\n"].
+     "  %e = call i32 @enif_consume_timeslice(i8* %env, i32 %t)\n",
+     "  %r = select i1 %enough, i32 1, i32 %e\n  ret i32 %r\n}\n"].
 
 %% Buffers. To grow: twice what is needed. A result of up to 256 kB is copied, which takes less than
 %% 50 us and leaves no slack; a larger one is the buffer itself, cut to its length.

@@ -3,7 +3,7 @@
 %% `explain/1' have in common. Pure but for the compiler it calls and the environment of tests.
 -module(erlane_native_translate).
 
--export([ssa/2, units/3, text/4, module/2]).
+-export([ssa/2, units/3, named/3, text/4, module/2]).
 
 -export_type([fa/0, refusal/0, result/0]).
 
@@ -47,6 +47,22 @@ units(Functions, Ssa, Forms) ->
                     end
                 end, {[], []}, Functions).
 
+%% @doc The same for functions that the attributes name. What is known to be no faster stays on
+%% BEAM, unless it is named with `always'.
+-spec named([{fa(), [term()], integer()}], map(), [erl_parse:abstract_form()]) ->
+          {[{fa(), erlane_native_ir:unit()}], [refusal()]}.
+named(Natives, Ssa, Forms) ->
+    {Units, Refused} = units([FA || {FA, _, _} <- Natives], Ssa, Forms),
+    Always = maps:is_key(always, test_options([])),
+    Verdicts = [case Always orelse lists:any(fun({N, Os, _}) ->
+                                                 N =:= FA andalso lists:member(always, Os)
+                                             end, Natives) of
+                    true -> {FA, U, pays};
+                    false -> {FA, U, erlane_native_pays:named(U)}
+                end || {FA, U} <- Units],
+    {[{FA, U} || {FA, U, pays} <- Verdicts],
+     Refused ++ [{FA, Line, Why} || {FA, _, {no, Line, Why}} <- Verdicts]}.
+
 failed(Why, [{M, F, A, _} | _]) ->
     Arity = if is_list(A) -> length(A); true -> A end,
     lists:flatten(io_lib:format("the translator failed in ~tp:~tp/~p: ~0tP",
@@ -87,11 +103,13 @@ test_options(Natives) ->
     maps:from_list([case O of
                         {deopt, K} -> {deopt, K};
                         _ -> {O, true}
-                    end || O <- Env ++ Own, O =:= yield orelse O =:= keep orelse
-                                                is_tuple(O) andalso element(1, O) =:= deopt]).
+                    end || O <- Env ++ Own,
+                           lists:member(O, [yield, keep, always])
+                               orelse is_tuple(O) andalso element(1, O) =:= deopt]).
 
 test_option("yield") -> yield;
 test_option("keep") -> keep;
+test_option("always") -> always;
 test_option("deopt=" ++ K) -> {deopt, list_to_integer(K)}.
 
 hash(Forms, Natives) ->
@@ -103,7 +121,8 @@ hash(Forms, Natives) ->
 
 %% Another translator makes another text, and so another companion.
 translator() ->
-    [M:module_info(md5) || M <- [erlane_native_ssa, erlane_native_range, erlane_native_kinds,
+    [M:module_info(md5) || M <- [erlane_native_ssa, erlane_native_range, erlane_native_width,
+                                 erlane_native_pays, erlane_native_kinds,
                                  erlane_native_ir, erlane_native_out, erlane_native_emit,
                                  erlane_native_cmp, erlane_native_bits, erlane_native_build,
                                  erlane_native_linear, erlane_native_term, erlane_native_probe,

@@ -24,6 +24,7 @@ remedies() ->
      {"^calls a fun", "call a function by its name, or pass what it gives"},
      {"^calls ", "call it before the loop and hand in what it gives, or write it in this module"},
      {"a literal of more than", "make it before the loop and hand it in"},
+     {"which BEAM does as fast$", "the option `always' compiles it all the same"},
      {"a comprehension or fun", "write it as a function that calls itself"},
      {"too many lists are being made|so many elements that BEAM", none},
      {"put into a tuple or list at each turn", "put it there once, behind the loop"},

@@ -4,7 +4,8 @@
 -module(erlane_native_ct).
 
 -export([init_suite/1, end_suite/0, empty_cache/0]).
--export([source/1, forms/1, text_of/2, plain/4, native/5, why_not/3, reasons/1, forget/1]).
+-export([source/1, forms/1, text_of/2, plain/4, native/5, always/1, why_not/3, reasons/1,
+         forget/1]).
 -export([outcome/3, differs/4, unlike/4, times/1, seed/0, versions/0]).
 
 -export_type([outcome/0, how/0]).
@@ -80,7 +81,7 @@ plain(Name, Forms, Dir, Options) -> build(Name, Forms, Dir, Options).
 -spec native(module(), [erl_parse:abstract_form()], file:filename(), how(), [compile:option()]) ->
           ok | {error, term()}.
 native(Name, Forms, Dir, How, Options) ->
-    true = os:putenv("ERLANE_NATIVE_TEST", setting(How)),
+    true = os:putenv("ERLANE_NATIVE_TEST", "always," ++ setting(How)),
     try build(Name, Forms, Dir, [{parse_transform, erlane_native} | Options]) of
         ok ->
             case erlane_native:ensure(Name) of
@@ -98,6 +99,14 @@ setting(yields) -> "yield";
 setting(deopts) -> setting({deopts, 3});
 setting({deopts, K}) -> "deopt=" ++ integer_to_list(K);
 setting({both, K}) -> "yield," ++ setting({deopts, K}).
+
+%% @doc Compiles, by this, what is named even where it does not pay.
+-spec always(fun(() -> T)) -> T.
+always(Compile) ->
+    true = os:putenv("ERLANE_NATIVE_TEST", "always"),
+    try Compile()
+    after true = os:unsetenv("ERLANE_NATIVE_TEST")
+    end.
 
 %% @doc Why calls of such a module went back to BEAM, and how many did.
 -spec reasons(module()) -> [{string(), pos_integer()}].

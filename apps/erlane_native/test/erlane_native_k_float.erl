@@ -3,10 +3,10 @@
 %% Language Benchmarks Game, whose published outputs are their known answers.
 -module(erlane_native_k_float).
 
--export([mandelbrot/2, mandel_point/3, nbody/1, kepler/2, spectral_norm/1, spectral_sum/1,
-         pi_leibniz/1, sqrt_newton/2, horner/2, logistic/2, int_mean/2]).
+-export([mandelbrot/2, mandel_point/3, nbody/1, steps/2, kepler/2, spectral_norm/1,
+         spectral_sum/1, pi_leibniz/1, sqrt_newton/2, horner/2, logistic/2, int_mean/2]).
 
--native([mandelbrot/2, mandel_point/3, nbody/1, kepler/2, spectral_norm/1, spectral_sum/1,
+-native([mandelbrot/2, mandel_point/3, steps/2, kepler/2, spectral_norm/1, spectral_sum/1,
          pi_leibniz/1, sqrt_newton/2, horner/2, logistic/2, int_mean/2]).
 
 %% Points of a grid of Size by Size over [-1.5, 0.5] x [-1, 1] whose orbit stays within Max steps.
@@ -36,7 +36,8 @@ mandel(Cr, Ci, Zr, Zi, Left) ->
     end.
 
 %% Energy of the Sun and the four outer planets after so many steps of 0.01 days, in the units of
-%% the benchmark (JPL data). Bodies are tuples {X, Y, Z, Vx, Vy, Vz, Mass}.
+%% the benchmark (JPL data). Bodies are tuples {X, Y, Z, Vx, Vy, Vz, Mass}. Native is the loop: it
+%% could not give way if native code called it.
 -spec nbody(non_neg_integer()) -> float().
 nbody(Steps) -> energy(steps(Steps, offset(bodies())), 0.0).
 
@@ -66,6 +67,7 @@ momentum([], Px, Py, Pz) -> {Px, Py, Pz};
 momentum([{_, _, _, Vx, Vy, Vz, M} | Rest], Px, Py, Pz) ->
     momentum(Rest, Px + Vx * M, Py + Vy * M, Pz + Vz * M).
 
+-spec steps(non_neg_integer(), [tuple()]) -> [tuple()].
 steps(0, Bodies) -> Bodies;
 steps(N, Bodies) when N > 0 -> steps(N - 1, move(velocities(Bodies))).
 

@@ -38,14 +38,14 @@ least(A, B, C) when A =< B, A =< C -> A;
 least(_, B, C) when B =< C -> B;
 least(_, _, C) -> C.
 
-%% N by N matrices as tuples, row by row; the product as a list.
--spec matrix_product(tuple(), tuple(), pos_integer()) -> [number()].
+%% N by N matrices of floats as tuples, row by row; the product as a list.
+-spec matrix_product(tuple(), tuple(), pos_integer()) -> [float()].
 matrix_product(A, B, N) when is_integer(N), N > 0 -> product(N, N, N, A, B, []).
 
 product(0, _, _, _, _, Acc) -> Acc;
 product(I, 0, N, A, B, Acc) -> product(I - 1, N, N, A, B, Acc);
 product(I, J, N, A, B, Acc) ->
-    product(I, J - 1, N, A, B, [cell(N, (I - 1) * N + 1, J, N, A, B, 0) | Acc]).
+    product(I, J - 1, N, A, B, [cell(N, (I - 1) * N + 1, J, N, A, B, 0.0) | Acc]).
 
 cell(0, _, _, _, _, _, Sum) -> Sum;
 cell(K, P, Q, N, A, B, Sum) ->

@@ -49,7 +49,9 @@ args(xor_mask, 2) -> mixed([bytes(), any_int()]);
 args(rle_expand, 1) -> mixed([bytes()]);
 args(mandelbrot, 2) -> mixed([range(1, 10), range(1, 30)]);
 args(mandel_point, 3) -> some_odd([any_num(), any_num()]) ++ [oneof([range(0, 100), atom()])];
-args(nbody, 1) -> mixed([range(0, 10)]);
+args(steps, 2) ->
+    Body = oneof([range(-100, 100), any_float()]),
+    mixed([range(0, 10), few(frequency([{30, tuple_of(7, ?LET(X, Body, X / 8))}, {1, junk()}]))]);
 args(kepler, 2) -> mixed([range(0, 100), oneof([0.001, 0.1, any_num()])]);
 args(spectral_norm, 1) -> mixed([range(-1, 6)]);
 args(spectral_sum, 1) -> mixed([range(-1, 12)]);

@@ -92,8 +92,9 @@ native() ->
      {byte_sum, 1}, {internet_checksum, 1}, {murmur3_32, 2}, {varints, 1}, {utf8_valid, 1},
      {utf8_length, 1}, {json_scan, 1}, {http_head, 1}, {luhn, 1}, {hex_encode, 1}, {hex_decode, 1},
      {xor_mask, 2}, {base64_encode, 1}, {utf8_to_latin1, 1}, {rle_expand, 1}, {mandelbrot, 2},
-     {mandel_point, 3}, {kepler, 2}, {spectral_sum, 1}, {sqrt_newton, 2}, {horner, 2},
-     {logistic, 2}, {int_mean, 2}, {matrix_product, 3}, {dot_product, 2}, {float_sum, 1},
+     {mandel_point, 3}, {steps, 2}, {kepler, 2}, {spectral_norm, 1}, {spectral_sum, 1},
+     {sqrt_newton, 2}, {horner, 2}, {logistic, 2}, {int_mean, 2}, {matrix_product, 3},
+     {dot_product, 2}, {float_sum, 1},
      {int_sum, 1}, {crc32c_table, 1}, {nrev, 1}, {qsort, 1}, {zip, 2}, {squares, 1}, {evens, 1},
      {count_atoms, 1}, {bisect, 2}, {point_sum, 1}, {levenshtein, 2}, {csv_rows, 1}, {utf8_of, 1},
      {lookup, 2}, {pairs_below, 1}, {suffixes, 1}, {histogram, 1}, {sieve, 1}].

@@ -9,12 +9,12 @@
 -export([long/1, joined/1, slices/1, nested/1, ends/1, mixed/1, counted/1, characters/1,
          comprehension_frames/1, verified/1, built_in_tuples/1, all_is_paid/1, elements/1,
          reversed/1, replaced/1, chosen/1, loads_are_paid/1, calls_are_short/1,
-         literals/1]).
+         literals/1, moved/1, garbage/1]).
 
 all() ->
     [long, joined, slices, nested, ends, mixed, counted, characters, comprehension_frames, verified,
      built_in_tuples, all_is_paid, elements, reversed, replaced, chosen, loads_are_paid,
-     calls_are_short, literals].
+     calls_are_short, literals, moved, garbage].
 
 init_per_suite(Config) -> erlane_native_ct:init_suite(Config).
 
@@ -193,20 +193,79 @@ calls_are_short(_) ->
 %% Each use would make another copy, which BEAM does not.
 literals(_) ->
     M = build(?FUNCTION_NAME,
-              "-native([small/2, text/2, floats/2]).\n-export([small/2, text/2, floats/2]).\n"
+              "-native([small/2, text/2, floats/2, once/1, twice/1]).\n"
+              "-export([small/2, text/2, floats/2, once/1, twice/1]).\n"
               "small(0, A) -> A;\nsmall(N, A) when N > 0 -> small(N - 1, [{a, 1.5, [1]} | A]).\n"
               "text(0, A) -> A;\n"
               "text(N, A) when N > 0 -> text(N - 1, [{a, \"longer text\"} | A]).\n"
               "floats(0, A) -> A;\n"
               "floats(N, A) when N > 0 -> "
-              "    floats(N - 1, [{1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0} | A]).\n",
+              "    floats(N - 1, [{1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0} | A]).\n"
+              "once(X) -> added([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0], X).\n"
+              "added([X | Xs], S) -> added(Xs, S + X);\nadded([], S) -> S.\n"
+              "twice(X) when X > 100.0 -> X;\n"
+              "twice(X) -> twice(added([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0], X)).\n",
               []),
     ?assertEqual(lists:duplicate(3, {a, 1.5, [1]}), M:small(3, [])),
     ?assertEqual(lists:duplicate(3, {a, "longer text"}), M:text(3, [])),
     Why = "a literal of more than 20 words",
     {ok, #{functions := Functions, refused := Refused}} = erlane_native:info(M),
-    ?assertEqual([{small, 2}], Functions),
-    ?assertMatch([{{floats, 2}, _, Why}, {{text, 2}, _, Why}], lists:sort(Refused)).
+    ?assertEqual([{once, 1}, {small, 2}], lists:sort(Functions)),
+    ?assertEqual(45.5, M:once(0.5)),
+    ?assertEqual([], erlane_native_ct:reasons(M)),
+    ?assertMatch([{{floats, 2}, _, Why}, {{text, 2}, _, Why}, {{twice, 1}, _, Why}],
+                 lists:sort(Refused)).
+
+%% What only moves elements is as fast on BEAM, and says so, if nobody insists.
+moved(_) ->
+    Text = "-export([sum/2, same/1, dot/3, tree/1]).\n"
+           "tree(0) -> {};\ntree(N) -> {tree(N - 1), tree(N - 1)}.\n"
+           "sum([X | Xs], S) -> sum(Xs, S + X);\nsum([], S) -> S.\n"
+           "same([X | Xs]) -> [X | same(Xs)];\nsame([]) -> [].\n"
+           "dot([X | Xs], [Y | Ys], S) -> dot(Xs, Ys, S + X * Y);\ndot([], [], S) -> S.\n",
+    Build = fun(Name, Natives) ->
+                Forms = erlane_native_ct:forms(["-native(", Natives, ").\n", Text]),
+                Module = {attribute, 1, module, Name},
+                compile:forms([Module | Forms], [binary, return, {parse_transform, erlane_native}])
+            end,
+    Load = fun(Name, Natives) ->
+               {ok, Name, Beam, Warnings} = Build(Name, Natives),
+               {module, Name} = code:load_binary(Name, "generated", Beam),
+               {ok, #{functions := Fs}} = erlane_native:info(Name),
+               {lists:sort(Fs), [lists:flatten(erlane_native:format_error(W))
+                                 || {_, Ws} <- Warnings, {_, erlane_native, W} <- Ws]}
+           end,
+    {Taken, [W1, W2, W3]} = Load(list_moved, "[sum/2, same/1, dot/3, tree/1]"),
+    ?assertEqual([{dot, 3}], Taken),
+    [?assertNotEqual(nomatch, string:find(W, What))
+     || {W, What} <- [{W1, "tree/1 stays on BEAM: makes tuples or lists by recursion"},
+                      {W2, "sum/2 stays on BEAM: moves elements of lists"},
+                      {W3, "same/1 stays on BEAM: moves elements of lists"}]],
+    ?assertNotEqual(nomatch, string:find(W1, "`always'")),
+    ?assertEqual({[{dot, 3}, {same, 1}, {sum, 2}], []},
+                 Load(list_always, "[{sum, 2, [always]}, {same, 1, [always]}, dot/3]")),
+    ?assertMatch({error, [{_, [{_, erlane_native, {attribute, _}}]}], _},
+                 Build(list_wrong, "[{sum, 2, [alway]}]")).
+
+%% A loop whose state is made anew at each turn gives way often, so that its garbage is collected
+%% while it is in the cache; one that grows a list does not.
+garbage(_) ->
+    M = module(?FUNCTION_NAME,
+               "-native([state/2, grow/2]).\n-export([state/2, grow/2]).\n"
+               "state(0, S) -> S;\n"
+               "state(N, {A, B}) when N > 0 -> state(N - 1, {B, (A + B) band 16#FFFFFF}).\n"
+               "grow(0, L) -> L;\ngrow(N, L) when N > 0 -> grow(N - 1, [N * N | L]).\n"),
+    Yields = fun() -> {ok, #{yields := Y}} = erlane_native:info(M), Y end,
+    State = fun State(0, S) -> S;
+                State(N, {A, B}) -> State(N - 1, {B, (A + B) band 16#FFFFFF})
+            end,
+    ?assertEqual(State(20000, {0, 1}), M:state(20000, {0, 1})),
+    %% A turn takes 60 units of fuel at least, and 40,000 are 10 us.
+    ?assert(Yields() >= 20000 * 60 div 40000),
+    Before = Yields(),
+    ?assertEqual([N * N || N <- lists:seq(1, 3000)], M:grow(3000, [])),
+    ?assert(Yields() - Before =< 1),
+    ?assertEqual([], erlane_native_ct:reasons(M)).
 
 elements(_) ->
     M = module(?FUNCTION_NAME,
@@ -282,8 +341,11 @@ module(Case, Text, More) ->
 
 build(Name, Text, More) ->
     Forms = erlane_native_ct:forms([More, Text]),
-    {ok, Name, Beam} = compile:forms([{attribute, 1, module, Name} | Forms],
-                                     [{parse_transform, erlane_native}, binary]),
+    {ok, Name, Beam} = erlane_native_ct:always(
+                         fun() ->
+                             compile:forms([{attribute, 1, module, Name} | Forms],
+                                           [{parse_transform, erlane_native}, binary])
+                         end),
     ok = erlane_native_ct:forget(Name),
     {module, Name} = code:load_binary(Name, "generated", Beam),
     Name.

@@ -92,8 +92,11 @@ states(_) ->
 module(Case, Text) ->
     Name = list_to_atom(atom_to_list(Case) ++ "_order"),
     Forms = erlane_native_ct:forms(Text),
-    {ok, Name, Beam} = compile:forms([{attribute, 1, module, Name} | Forms],
-                                     [{parse_transform, erlane_native}, binary]),
+    {ok, Name, Beam} = erlane_native_ct:always(
+                         fun() ->
+                             compile:forms([{attribute, 1, module, Name} | Forms],
+                                           [{parse_transform, erlane_native}, binary])
+                         end),
     ok = erlane_native_ct:forget(Name),
     {module, Name} = code:load_binary(Name, "generated", Beam),
     native = erlane_native:ensure(Name),

@@ -120,6 +120,9 @@ bytes() ->
 floats() ->
     [{mandelbrot, [40, 50], {is, 633}}, {mandelbrot, [100, 50], {is, 3963}},
      {mandel_point, [0.0, 0.0, 100], {is, 0}}, {mandel_point, [1.0, 1.0, 100], {is, 98}},
+     {steps, [0, []], {is, []}},
+     {steps, [1, [{0.0, 0.5, 0.0, 1.0, 2.0, -3.0, 1.0}]],
+      {is, [{0.01, 0.52, -0.03, 1.0, 2.0, -3.0, 1.0}]}},
      {nbody, [0], {digits, 9, "-0.169075164"}}, {nbody, [1000], {digits, 9, "-0.169087605"}},
      {kepler, [0, 0.001], {is, -0.5}}, {kepler, [10000, 0.001], {near, -0.5, 1.0e-3}},
      {spectral_norm, [100], {digits, 9, "1.274219991"}},
@@ -134,7 +137,7 @@ floats() ->
 lists() ->
     [{levenshtein, ["kitten", "sitting"], 3}, {levenshtein, ["saturday", "sunday"], 3},
      {levenshtein, ["rosettacode", "raisethysword"], 8}, {levenshtein, ["", "abc"], 3},
-     {matrix_product, [{1, 2, 3, 4}, {5, 6, 7, 8}, 2], [19, 22, 43, 50]},
+     {matrix_product, [{1, 2, 3, 4}, {5, 6, 7, 8}, 2], [19.0, 22.0, 43.0, 50.0]},
      {matrix_product, [{2.0}, {0.5}, 1], [1.0]},
      {dot_product, [[1, 3, -5], [4, -2, -1]], 3}, {dot_product, [[], []], 0},
      {float_sum, [[0.1, 0.2, 0.3]], 0.1 + 0.2 + 0.3}, {int_sum, [lists:seq(1, 100)], 5050},
