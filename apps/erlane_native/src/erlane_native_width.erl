@@ -17,8 +17,8 @@
 %% bits are worth it.
 -type interval() :: {integer(), integer()}.
 
-%% @doc The type of a result, and the plan. What is not exact in 64 bits wraps when only low bits are
-%% used, is wide when the next operation takes the width away again, and else is tested.
+%% @doc The type of a result, and the plan. What is not exact in 64 bits wraps when only low bits
+%% are used, is wide when the next operation takes the width away again, and else is tested.
 -spec int(atom(), [interval()], look()) ->
           {low | {int, integer(), integer()}, plan()}.
 int(Op, Ranges, Low) ->
