@@ -37,7 +37,13 @@ verdict(#{entry := Entry, functions := Fs} = Unit) ->
 -spec named(erlane_native_ir:unit()) -> pays | {no, Line :: integer(), Why :: string()}.
 named(#{entry := Entry, functions := Fs} = Unit) ->
     {Jumps, Loops} = loops(Unit),
-    Gain = fun(I, Types, Plans) -> max(0, worth(I, Types, Plans)) end,
+    Gain = fun(I, Types, Plans) ->
+               %% Whoever names a search has long lists.
+               case same(I, Types) of
+                   true -> 20;
+                   false -> max(0, worth(I, Types, Plans))
+               end
+           end,
     #{line := Line} = maps:get(Entry, Fs),
     Both = both(Jumps, Fs),
     Trees = [FA || FA <- maps:keys(Fs) -- Loops, reaches(FA, FA, Both),
@@ -139,11 +145,11 @@ worth({_, push, _, _}, _, _) -> 6;
 worth({_, put_tuple, _, _}, _, _) -> -5;
 worth({_, Op, _, _}, _, _) when Op =:= put_list; Op =:= get_hd; Op =:= get_tl;
                                 Op =:= is_nonempty_list; Op =:= is_tagged_tuple -> 0;
-%% Two terms that may be anything: the same word is the same term.
-worth({_, {bif, '=:='}, [{v, A}, {v, B}], _}, Types, _) ->
-    case [T || V <- [A, B], T <- [maps:get(V, Types)], T =/= term] of
-        [] -> 20;
-        _ -> 1
-    end;
 worth({_, {call, _}, _, _}, _, _) -> 0;
-worth(_, _, _) -> 1.
+%% A list that is searched is short, mostly: then a native call costs more than the search.
+worth(I, Types, _) -> case same(I, Types) of true -> 5; false -> 1 end.
+
+%% Two terms that may be anything: the same word is the same term.
+same({_, {bif, '=:='}, [{v, A}, {v, B}], _}, Types) ->
+    maps:get(A, Types) =:= term andalso maps:get(B, Types) =:= term;
+same(_, _) -> false.

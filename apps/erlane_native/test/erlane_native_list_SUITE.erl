@@ -308,7 +308,8 @@ replaced(_) ->
     [?assertError(badarg, M:add([I], T))
      || {I, T} <- [{0, {1}}, {2, {1}}, {a, {1}}, {1, {}}, {1, x}]].
 
-%% What load/1 takes unasked has arithmetic to do in a turn; what only moves elements stays.
+%% What load/1 takes unasked has arithmetic to do in a turn; what only moves elements stays, and
+%% so do searches, as most lists are short.
 chosen(_) ->
     Forms = [{attribute, 1, module, chosen_list} | erlane_native_ct:forms(
               "-export([dot/3, member/2, third/1, sum/2, reverse/2, append/2, nrev/1]).\n"
@@ -322,8 +323,8 @@ chosen(_) ->
               "nrev([]) -> [];\nnrev([X | Xs]) -> append(nrev(Xs), [X]).\n")],
     {ok, Ssa} = erlane_native_translate:ssa(Forms, []),
     {ok, Taken, Left} = erlane_native_swap:choose(Forms, Ssa),
-    ?assertEqual([{dot, 3}, {member, 2}, {third, 1}], lists:sort([FA || {FA, _} <- Taken])),
-    ?assertEqual([{append, 2}, {nrev, 1}, {reverse, 2}, {sum, 2}],
+    ?assertEqual([{dot, 3}, {third, 1}], lists:sort([FA || {FA, _} <- Taken])),
+    ?assertEqual([{append, 2}, {member, 2}, {nrev, 1}, {reverse, 2}, {sum, 2}],
                  lists:sort([FA || {FA, _, _} <- Left])).
 
 maps() ->
