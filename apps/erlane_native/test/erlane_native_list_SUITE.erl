@@ -9,12 +9,12 @@
 -export([long/1, joined/1, slices/1, nested/1, ends/1, mixed/1, counted/1, characters/1,
          comprehension_frames/1, verified/1, built_in_tuples/1, all_is_paid/1, elements/1,
          reversed/1, replaced/1, chosen/1, loads_are_paid/1, calls_are_short/1,
-         literals/1, moved/1, garbage/1]).
+         literals/1, moved/1, garbage/1, gets_on/1]).
 
 all() ->
     [long, joined, slices, nested, ends, mixed, counted, characters, comprehension_frames, verified,
      built_in_tuples, all_is_paid, elements, reversed, replaced, chosen, loads_are_paid,
-     calls_are_short, literals, moved, garbage].
+     calls_are_short, literals, moved, garbage, gets_on].
 
 init_per_suite(Config) -> erlane_native_ct:init_suite(Config).
 
@@ -266,6 +266,35 @@ garbage(_) ->
     ?assertEqual([N * N || N <- lists:seq(1, 3000)], M:grow(3000, [])),
     ?assert(Yields() - Before =< 1),
     ?assertEqual([], erlane_native_ct:reasons(M)).
+
+%% Such a loop gets on whatever a turn takes, 300 sines here; one that builds a binary, which would be
+%% copied each time, gives way as others do.
+gets_on(_) ->
+    Sines = lists:join(" + ", ["math:sin(A + " ++ integer_to_list(I) ++ ".0)"
+                               || I <- lists:seq(1, 300)]),
+    Text = ["-export([built/3, sines/2]).\n"
+            "built(0, _, Bin) -> Bin;\n"
+            "built(N, {A, B}, Bin) when N > 0 ->\n"
+            "    built(N - 1, {B, (A + B) band 255}, <<Bin/binary, B>>).\n"
+            "sines(0, S) -> S;\nsines(N, {A, B}) when N > 0 -> sines(N - 1, {B * 0.5, ", Sines,
+            "}).\n"],
+    M = module(?FUNCTION_NAME, Text, "-native([built/3, sines/2]).\n"),
+    P = list_to_atom(atom_to_list(?FUNCTION_NAME) ++ "_beam"),
+    {ok, P, Beam} = compile:forms([{attribute, 1, module, P} | erlane_native_ct:forms(Text)],
+                                  [binary]),
+    {module, P} = code:load_binary(P, "generated", Beam),
+    [begin
+         {Pid, Ref} = spawn_monitor(fun() -> exit({done, apply(M, F, Args)}) end),
+         receive
+             {'DOWN', Ref, _, _, {done, Got}} -> ?assertEqual(apply(P, F, Args), Got)
+         after 20000 ->
+             exit(Pid, kill),
+             ct:fail({no_end, F})
+         end
+     end || {F, Args} <- [{sines, [500, {0.25, 0.5}]}, {built, [200000, {0, 1}, <<>>]}]],
+    ?assertEqual([], erlane_native_ct:reasons(M)),
+    {ok, #{yields := Yields}} = erlane_native:info(M),
+    ?assert(Yields < 5000, Yields).
 
 elements(_) ->
     M = module(?FUNCTION_NAME,
