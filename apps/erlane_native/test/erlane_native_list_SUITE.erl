@@ -276,7 +276,8 @@ gets_on(_) ->
             "built(0, _, Bin) -> Bin;\n"
             "built(N, {A, B}, Bin) when N > 0 ->\n"
             "    built(N - 1, {B, (A + B) band 255}, <<Bin/binary, B>>).\n"
-            "sines(0, S) -> S;\nsines(N, {A, B}) when N > 0 -> sines(N - 1, {B * 0.5, ", Sines,
+            "sines(0, S) -> S;\n"
+            "sines(N, {A, B}) when N > 0 -> sines(N - 1, {B * 0.5, ", Sines,
             "}).\n"],
     M = module(?FUNCTION_NAME, Text, "-native([built/3, sines/2]).\n"),
     P = list_to_atom(atom_to_list(?FUNCTION_NAME) ++ "_beam"),

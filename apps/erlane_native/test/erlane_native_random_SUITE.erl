@@ -78,7 +78,8 @@ many(Left, N, {Taken, Differ}, Kind, How, Setting0) ->
     Programs = [erlane_native_gen:program(Kind) || _ <- lists:seq(1, min(Left, ?IN_MODULE))],
     Calls = [[erlane_native_gen:args(P) || _ <- lists:seq(1, ?CALLS)] || P <- Programs],
     {ok, More, Found} = compare(Programs, Calls, Setting),
-    Shown = [shown(Program, Args, Setting) || {Program, [Args | _]} <- Found],
+    Shown = [shown(Program, Args, Setting)
+             || {Program, [{Args, _} | _] = Shows} <- Found, not merged(Program, Shows, Setting)],
     many(Left - length(Programs), N + 1, {Taken + More, Differ ++ Shown}, Kind, How, Setting0).
 
 %% In a long run other turns are handed back in each module.
@@ -88,6 +89,15 @@ nth(How, _) -> How.
 %% What stays BEAM is compiled with all that the compiler has once in four modules.
 options(N) when N rem 4 =:= 0 -> [];
 options(_) -> [no_ssa_opt].
+
+%% Up to OTP 26 the compiler keeps one literal of a module for 0.0 and -0.0, or for tuples and lists
+%% that differ in that: then BEAM's answer depends on what else is in the module. Only the sign of a
+%% zero is another one then, and alone the program does not differ.
+merged(Program, Shows, Setting) ->
+    erlang:system_info(otp_release) < "27"
+        andalso lists:all(fun({_, How}) -> How =:= zero end, Shows)
+        andalso compare([Program], [[Args || {Args, _} <- Shows]], Setting) =:= {ok, 1, []}
+        andalso ct:pal("literals with zeros were merged: ~p", [hd(Shows)]) =:= ok.
 
 shown(Program, Args, Setting) ->
     {Small, {Beam, Native}} = smallest(Program, Args, ?ATTEMPTS, Setting),
@@ -103,8 +113,10 @@ compare(Programs, Calls, #{name := Name} = Setting) ->
             Taken = length([F || {F, _, _} <- Numbered,
                                  erlane_native_ct:why_not(Name, F, 3) =:= none]),
             Differing = [{P, Shows} || {F, P, Lists} <- Numbered,
-                                       Shows <- [[Args || Args <- Lists,
-                                                          differs(Plain, Name, F, Args)]],
+                                       Shows <- [[{Args, How}
+                                                  || Args <- Lists,
+                                                     How <- [differs(Plain, Name, F, Args)],
+                                                     How =/= false]],
                                        Shows =/= []],
             ok = erlane_native_ct:forget(Plain),
             ok = erlane_native_ct:forget(Name),
@@ -112,7 +124,12 @@ compare(Programs, Calls, #{name := Name} = Setting) ->
         {error, Errors} -> {error, Errors}
     end.
 
-differs(Plain, Name, F, Args) -> erlane_native_ct:differs(Plain, Name, F, Args) =/= false.
+differs(Plain, Name, F, Args) ->
+    case erlane_native_ct:differs(Plain, Name, F, Args) of
+        false -> false;
+        {Same, Same} -> zero;
+        _ -> true
+    end.
 
 %% The programs as they are, under the name that is returned, and native.
 build(Programs, #{name := Name, how := How, dir := Dir, options := Options}) ->
