@@ -267,8 +267,8 @@ garbage(_) ->
     ?assert(Yields() - Before =< 1),
     ?assertEqual([], erlane_native_ct:reasons(M)).
 
-%% Such a loop gets on whatever a turn takes, 300 sines here; one that builds a binary, which would be
-%% copied each time, gives way as others do.
+%% Such a loop gets on whatever a turn takes, 300 sines here; one that builds a binary, which would
+%% be copied each time, gives way as others do.
 gets_on(_) ->
     Sines = lists:join(" + ", ["math:sin(A + " ++ integer_to_list(I) ++ ".0)"
                                || I <- lists:seq(1, 300)]),
