@@ -31,8 +31,11 @@
 %% (`sure').
 
 -define(LOW, {int, -(1 bsl 1000), 1 bsl 1000}).
-%% After so many rounds a range that still grows gets all that a machine integer holds.
+%% After so many rounds a range that still grows gets 16 bits, then 32, and after some more rounds all
+%% that a machine integer holds (widening with thresholds, Blanchet and others, 2003).
 -define(ROUNDS, 4).
+-define(STEPS, 8).
+-define(THRESHOLDS, [16, 32]).
 
 %% @doc The unit of a function; throws `{refused, Line, Reason}'. Specs tell the kinds of
 %% arguments where their uses leave it open.
@@ -240,6 +243,7 @@ param({int, A, B}, {int, C, D}, _, Round) ->
     case erlane_native_range:join({A, B}, {C, D}) of
         {A, B} -> {int, A, B};
         R when Round < ?ROUNDS -> int_type(loopable(R));
+        R when Round < ?STEPS -> int_type(wider(R));
         R -> int_type(widest(R))
     end;
 param(P, T, {{F, A}, I, Line}, _) when P =:= float, element(1, T) =:= int;
@@ -266,6 +270,12 @@ loopable(R) ->
     case erlane_native_range:class(R) of
         C when C =:= signed; C =:= unsigned -> R;
         _ -> widest(R)
+    end.
+
+wider({Lo, Hi} = R) ->
+    case [N || N <- ?THRESHOLDS, Lo >= -(1 bsl N), Hi < 1 bsl N] of
+        [N | _] -> {case Lo < 0 of true -> -(1 bsl N); false -> 0 end, (1 bsl N) - 1};
+        [] -> widest(R)
     end.
 
 widest({_, Hi} = R) ->
