@@ -19,6 +19,8 @@
 -define(STACK, 98304).
 %% Fuel of a call, besides what is left of the caller's: about half a millisecond.
 -define(FUEL, 2000000).
+%% Lines that a function with its copies may have.
+-define(COPIES, 2000).
 
 %% @doc A function of a unit by number, its heads, and what `bodies' and `slots' make of them.
 -spec function(non_neg_integer(), [erlane_native_ssa:fa()],
@@ -33,16 +35,47 @@ function(K, [FA | _], Bodies, #{unit := I, functions := Fs, ret := Ret} = S0) ->
                          end || {J, T} <- lists:zip(seq(Params), Params)]),
     S1 = given_up(Bodies(S0)),
     {Allocas, Body} = erlane_native_out:text(S1),
-    {["define internal ", result(Ret), " @c", n(I), "_", n(K), "(i8* %env, i64 %limit, i64 %budget",
-      erlane_native_rows:parameters(S1), [[", ", Y, " ", X] || {_, Y, X} <- Args],
-      ") align 64 {\nentry:\n",
-      erlane_native_slots:scratch(),
-      "  %fuel = alloca i64\n  %here = alloca i8\n", Allocas, erlane_native_build:memory(S1),
-      erlane_native_rows:memory(call, S1),
-      [["  store ", Y, " ", X, ", ", Y, "* ", A, "\n"] || {A, Y, X} <- Args],
-      "  store i64 %budget, i64* %fuel\n",
-      "  %at = ptrtoint i8* %here to i64\n  %deep = icmp ult i64 %at, %limit\n",
-      "  br i1 %deep, label %dwhole, label %h0, !prof !1\n", Body, "}\n"], S1}.
+    Head = fun(Own, Attribute, Deep) ->
+               ["define internal ", result(Ret), " ", Own, "(i8* %env, i64 %limit, i64 %budget",
+                erlane_native_rows:parameters(S1), [[", ", Y, " ", X] || {_, Y, X} <- Args], ") ",
+                Attribute, " {\nentry:\n", erlane_native_slots:scratch(),
+                "  %fuel = alloca i64\n", Allocas, erlane_native_build:memory(S1),
+                erlane_native_rows:memory(call, S1),
+                [["  store ", Y, " ", X, ", ", Y, "* ", A, "\n"] || {A, Y, X} <- Args],
+                "  store i64 %budget, i64* %fuel\n", Deep]
+           end,
+    {copies(["@c", n(I), "_", n(K)], Head, unicode:characters_to_binary(Body)), S1}.
+
+%% What calls itself is put into itself, and once more, where it is small: half of the calls of a
+%% tree are its leaves. Each copy pays for its own turn; only the first needs room on the stack.
+copies(Name, Head, Body) ->
+    Calls = length(binary:matches(Body, call_of(Name))),
+    Lines = length(binary:matches(Body, <<"\n">>)),
+    Most = case [N || N <- [2, 1], Calls > 0,
+                      Lines * lists:sum([power(Calls, I) || I <- lists:seq(0, N)]) =< ?COPIES] of
+               [N | _] -> N;
+               [] -> 0
+           end,
+    [[case I of
+          0 -> Head(copy(Name, I), "align 64", deep());
+          _ -> Head(copy(Name, I), "alwaysinline", "  br label %h0\n")
+      end,
+      binary:replace(Body, call_of(Name), call_of(copy(Name, (I + 1) rem (Most + 1))), [global]),
+      "}\n"]
+     || I <- lists:seq(0, Most)].
+
+copy(Name, 0) -> Name;
+copy(Name, I) -> [Name, "_", n(I)].
+
+call_of(Name) -> iolist_to_binary([Name, "("]).
+
+power(_, 0) -> 1;
+power(A, N) -> A * power(A, N - 1).
+
+deep() ->
+    ["  %here = alloca i8\n  %at = ptrtoint i8* %here to i64\n",
+     "  %deep = icmp ult i64 %at, %limit\n",
+     "  br i1 %deep, label %dwhole, label %h0, !prof !1\n"].
 
 result(Ret) -> ["{ ", erlane_native_slots:type(Ret), ", i64 }"].
 
