@@ -8,8 +8,8 @@
 %%
 %% The BEAM version of a function is its definition. Machine code gives the same value or hands the
 %% call back; it never raises. What cannot be translated stays as it is, with a warning that says
-%% why; `strict' makes an error of that. So does what only moves elements of lists, which BEAM does
-%% as fast: `always' compiles it. {@link load/1} does it to a module that is loaded already.
+%% why; `strict' makes an error of that. What only moves elements of lists, which BEAM does as fast,
+%% stays too, but for `always'. {@link load/1} does it to a module that is loaded already.
 %%
 %% The transform has to be the last one: a later one would change the BEAM version alone. With
 %% `no_native' among the compiler's options, or `ERLANE_NATIVE=0' in its environment, it does

@@ -46,18 +46,13 @@ function(#{order := Order, blocks := Blocks} = F, Circle) ->
 
 entries(Blocks) ->
     lists:foldl(fun(L, Acc) -> maps:update_with(L, fun(N) -> N + 1 end, 1, Acc) end, #{},
-                lists:append([next(Last) || {_, Last} <- maps:values(Blocks)])).
-
-next({jmp, A}) -> [A];
-next({br, _, A, B}) -> [A, B];
-next({switch, _, A, List}) -> [A | [B || {_, B} <- List]];
-next(_) -> [].
+                lists:append([erlane_native_ssa:next(Last) || {_, Last} <- maps:values(Blocks)])).
 
 live([], _, Seen) -> Seen;
 live([L | Rest], Blocks, Seen) when is_map_key(L, Seen) -> live(Rest, Blocks, Seen);
 live([L | Rest], Blocks, Seen) ->
     {_, Last} = maps:get(L, Blocks),
-    live(next(Last) ++ Rest, Blocks, Seen#{L => true}).
+    live(erlane_native_ssa:next(Last) ++ Rest, Blocks, Seen#{L => true}).
 
 %% A phi variable of a block that is reached from here no more would have an operand too many: there
 %% is none, as what follows the call is entered from here only.

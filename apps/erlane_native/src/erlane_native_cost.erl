@@ -5,6 +5,8 @@
 
 -export([turn/1, young/2]).
 
+-import(erlane_native_ssa, [instructions/1, has/2, next/1]).
+
 -define(NEVER, (1 bsl 62)).
 
 %% @doc The longest way through a body, in operations.
@@ -17,11 +19,6 @@ turn(#{order := Order, blocks := Blocks}) ->
                             Acc#{L => Own + Then + 1}
                         end, #{}, lists:reverse(Order)),
     maps:get(0, Costs).
-
-next({jmp, L}) -> [L];
-next({br, _, T, F}) -> [T, F];
-next({switch, _, L, List}) -> [L | [N || {_, N} <- List]];
-next(_) -> [].
 
 weight({bif, Op}) when Op =:= 'div'; Op =:= 'rem' -> 30;
 weight({bif, '/'}) -> 6;
@@ -50,22 +47,18 @@ weight(_) -> 2.
 young(Heads, Functions) ->
     Top = [maps:get(FA, Functions) || FA <- Heads],
     Called = maps:values(maps:without(Heads, Functions)),
-    Grows = lists:any(fun(F) -> makes(F, [put_list, push]) orelse builds(F) end, Top),
+    Grows = lists:any(fun(F) -> has(F, [put_list, push]) orelse erlane_native_ir:builds(F) end,
+                      Top),
     case not Grows andalso (lists:any(fun hands_on/1, Top)
-                            orelse lists:any(fun(F) -> makes(F, [put_list, put_tuple, push]) end,
+                            orelse lists:any(fun(F) -> has(F, [put_list, put_tuple, push]) end,
                                              Called)) of
         true -> 1;
         false -> ?NEVER
     end.
 
-makes(#{blocks := Blocks}, Ops) ->
-    [] =/= [Op || {Ins, _} <- maps:values(Blocks), {_, Op, _, _} <- Ins, lists:member(Op, Ops)].
-
-builds(#{types := Types}) -> lists:member(buf, maps:values(Types)).
-
 %% Is a tuple that is made in this function an argument of its jumps?
-hands_on(#{blocks := Blocks}) ->
-    Made = [{v, Dst} || {Ins, _} <- maps:values(Blocks), {Dst, Op, _, _} <- Ins,
+hands_on(#{blocks := Blocks} = F) ->
+    Made = [{v, Dst} || {Dst, Op, _, _} <- instructions(F),
                         Op =:= put_tuple orelse Op =:= {bif, setelement}],
     lists:any(fun({_, {tail, _, Args, _}}) -> Args -- Made =/= Args;
                  (_) -> false

@@ -13,7 +13,9 @@
 %% Ranges are no bet: they follow from tests that the code makes.
 -module(erlane_native_ir).
 
--export([unit/3, kinds/2, collects/2]).
+-export([unit/3, kinds/2, collects/2, builds/1]).
+
+-import(erlane_native_ssa, [instructions/1, jumps/1]).
 
 -export_type([unit/0, type/0, plan/0]).
 
@@ -31,8 +33,8 @@
 %% (`sure').
 
 -define(LOW, {int, -(1 bsl 1000), 1 bsl 1000}).
-%% After so many rounds a range that still grows gets 16 bits, then 32, and after some more rounds all
-%% that a machine integer holds (widening with thresholds, Blanchet and others, 2003).
+%% After so many rounds a range that still grows gets 16 bits, then 32, and after some more rounds
+%% all that a machine integer holds (widening with thresholds, Blanchet and others, 2003).
 -define(ROUNDS, 4).
 -define(STEPS, 8).
 -define(THRESHOLDS, [16, 32]).
@@ -59,10 +61,10 @@ unit(Entry, All, Specs) ->
          || FA <- heads(Entry, Functions), synthetic(FA)],
     _ = [erlane_native_linear:check(F, maps:get(types, maps:get(FA, Bodies)), maps:get(FA, Params))
          || {FA, F} <- maps:to_list(Functions)],
-    Called = lists:usort([FA || F <- maps:values(Functions), {_, {call, FA}, _, _} <- all_ins(F)]),
-    Once = not lists:member(Entry, Called ++ [To || F <- maps:values(Functions),
-                                                    {_, {tail, To, _, _}} <-
-                                                        maps:values(maps:get(blocks, F))]),
+    Called = lists:usort([FA || F <- maps:values(Functions),
+                                {_, {call, FA}, _, _} <- instructions(F)]),
+    Jumped = lists:append([jumps(F) || F <- maps:values(Functions)]),
+    Once = not lists:member(Entry, Called ++ Jumped),
     #{entry => Entry, heads => heads(Entry, Functions),
       calls => [{FA, heads(FA, Functions)} || FA <- Called],
       functions => maps:map(fun(FA, F) ->
@@ -97,7 +99,11 @@ wide({_, _, Bodies}) ->
 %% @doc Whether one of these functions pushes elements of the list that it gives.
 -spec collects([erlane_native_ssa:fa()], #{erlane_native_ssa:fa() => map()}) -> boolean().
 collects(FAs, Functions) ->
-    lists:any(fun(FA) -> lists:keymember(push, 2, all_ins(maps:get(FA, Functions))) end, FAs).
+    lists:any(fun(FA) -> erlane_native_ssa:has(maps:get(FA, Functions), [push]) end, FAs).
+
+%% @doc Is a binary built in this function of a unit?
+-spec builds(#{types := #{non_neg_integer() => type()}, _ => _}) -> boolean().
+builds(#{types := Types}) -> lists:member(buf, maps:values(Types)).
 
 %% @doc What the arguments of a head are whenever native code hands them back; `lists' behind them
 %% stands for the parts of a list that were made before.
@@ -117,9 +123,8 @@ reach([FA | Rest], All, Acc) when is_map_key(FA, Acc) -> reach(Rest, All, Acc);
 reach([{F, A} = FA | Rest], All, Acc) ->
     case All of
         #{FA := #{} = Read} ->
-            #{blocks := Blocks} = Function = comprehensions(FA, Read),
-            Next = [To || {_, {tail, To, _, _}} <- maps:values(Blocks)]
-                ++ [To || {_, {call, To}, _, _} <- all_ins(Function)],
+            Function = comprehensions(FA, Read),
+            Next = jumps(Function) ++ [To || {_, {call, To}, _, _} <- instructions(Function)],
             reach(Next ++ Rest, All, Acc#{FA => Function});
         #{FA := {refused, _, _} = Refused} -> throw(Refused);
         _ -> throw({refused, 0, io_lib:format("there is no function ~tp/~b", [F, A])})
@@ -131,7 +136,7 @@ comprehensions(FA, #{blocks := Blocks, args := Args} = Function) ->
     case synthetic(FA) of
         true -> Function;
         false ->
-            New = 1 + lists:max([-1 | Args] ++ [Dst || {Dst, _, _, _} <- all_ins(Function)]),
+            New = 1 + lists:max([-1 | Args] ++ [Dst || {Dst, _, _, _} <- instructions(Function)]),
             Function#{blocks := maps:map(fun(_, {Ins, {tail, To, As, Line}} = Block) ->
                                                  case synthetic(To) of
                                                      true ->
@@ -151,21 +156,16 @@ seed(_, _) -> term.
 
 int_type({Lo, Hi}) -> {int, Lo, Hi}.
 
-all_ins(#{order := Order, blocks := Blocks}) ->
-    lists:append([element(1, maps:get(L, Blocks)) || L <- Order]).
-
 synthetic({F, _}) -> hd(atom_to_list(F)) =:= $-.
 
 %% A function and what it jumps to.
 heads(FA, Functions) ->
-    Jumps = fun(F) -> [To || {_, {tail, To, _, _}} <- maps:values(maps:get(blocks, F))] end,
-    [FA | lists:sort(heads([FA], Functions, Jumps, #{}) -- [FA])].
+    [FA | lists:sort(heads([FA], Functions, #{}) -- [FA])].
 
-heads([], _, _, Seen) -> maps:keys(Seen);
-heads([FA | Rest], Functions, Jumps, Seen) when is_map_key(FA, Seen) ->
-    heads(Rest, Functions, Jumps, Seen);
-heads([FA | Rest], Functions, Jumps, Seen) ->
-    heads(Jumps(maps:get(FA, Functions)) ++ Rest, Functions, Jumps, Seen#{FA => true}).
+heads([], _, Seen) -> maps:keys(Seen);
+heads([FA | Rest], Functions, Seen) when is_map_key(FA, Seen) -> heads(Rest, Functions, Seen);
+heads([FA | Rest], Functions, Seen) ->
+    heads(jumps(maps:get(FA, Functions)) ++ Rest, Functions, Seen#{FA => true}).
 
 %% Bodies are run with the parameters and results known so far, until nothing new comes.
 fix(Functions, Low, Params, Rets, Kinds, Floats, Round) ->

@@ -17,7 +17,7 @@ check(#{order := Order, blocks := Blocks, line := Line}, Types, Params) ->
     Uses = [{V, Where, L} || Label <- Order, {V, Where, L} <- uses(Label, maps:get(Label, Blocks)),
                              maps:get(V, Types, none) =:= buf],
     Reach = lists:foldl(fun(L, Acc) ->
-                            Next = next(element(2, maps:get(L, Blocks))),
+                            Next = erlane_native_ssa:next(element(2, maps:get(L, Blocks))),
                             Acc#{L => lists:usort(Next ++ lists:append([maps:get(N, Acc)
                                                                         || N <- Next]))}
                         end, #{}, lists:reverse(Order)),
@@ -74,8 +74,3 @@ used(Label, {_, {bs_create, _}, [{v, V} | _], Line}) -> [{V, {Label, here}, Line
 used(Label, {_, phi, Args, Line}) -> [{V, {From, Label}, Line} || {{v, V}, From} <- Args];
 used(Label, {_, {call, _}, Args, Line}) -> [{V, {Label, here}, Line} || {v, V} <- Args];
 used(_, _) -> [].
-
-next({jmp, A}) -> [A];
-next({br, _, A, B}) -> [A, B];
-next({switch, _, A, List}) -> [A | [B || {_, B} <- List]];
-next(_) -> [].

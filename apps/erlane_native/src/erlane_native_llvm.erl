@@ -90,11 +90,11 @@ start(Mode, Heads, Common, M) ->
     S0 = maps:merge(erlane_native_out:new(maps:with([reasons, atoms], M)),
                     Common#{heads => maps:from_list(lists:zip(Heads, seq(Heads))), mode => Mode,
                             collects => erlane_native_ir:collects(Heads, Fs),
-                            buffer => lists:any(fun(FA) -> builds(maps:get(FA, Fs)) end, Heads)}),
+                            buffer => lists:any(fun(FA) ->
+                                                    erlane_native_ir:builds(maps:get(FA, Fs))
+                                                end, Heads)}),
     lists:foldl(fun({N, FA}, S) -> slots(N, maps:get(FA, Fs), S) end, S0,
                 lists:zip(seq(Heads), Heads)).
-
-builds(#{types := Types}) -> lists:member(buf, maps:values(Types)).
 
 bodies(Heads, #{functions := Fs} = S0) ->
     lists:foldl(fun({N, FA}, S) -> head(N, FA, maps:get(FA, Fs), S) end, S0,
@@ -132,13 +132,9 @@ head(N, FA, #{params := Params, args := Args, order := Order, cost := Cost, line
 %% Blocks that are entered from one place only: what is known there is known in them.
 single(Blocks) ->
     Counts = lists:foldl(fun(L, Acc) -> maps:update_with(L, fun(C) -> C + 1 end, 1, Acc) end, #{},
-                         lists:append([next(Last) || {_, Last} <- maps:values(Blocks)])),
+                         lists:append([erlane_native_ssa:next(Last)
+                                       || {_, Last} <- maps:values(Blocks)])),
     [L || {L, 1} <- maps:to_list(Counts)].
-
-next({jmp, L}) -> [L];
-next({br, _, A, B}) -> [A, B];
-next({switch, _, L, List}) -> [L | [To || {_, To} <- List]];
-next(_) -> [].
 
 turn(N, Cost, #{options := Options, mode := Mode} = S0) ->
     S = forced(Options, S0),
@@ -187,9 +183,8 @@ body(N, L, #{blocks := Blocks, single := Single} = F, #{entered := Entered} = Sx
                         (I, S) -> erlane_native_emit:ins(I, F, S)
                      end, block(label(N, L), S0), Ins),
     #{known := Known} = S1,
-    S2 = S1#{entered := maps:merge(Entered, maps:from_keys([To || To <- next(Last),
-                                                                  lists:member(To, Single)],
-                                                           Known))},
+    Alone = [To || To <- erlane_native_ssa:next(Last), lists:member(To, Single)],
+    S2 = S1#{entered := maps:merge(Entered, maps:from_keys(Alone, Known))},
     try last(Last, N, L, F, S2)
     catch throw:{unsupported, Why} -> throw({refused, maps:get(line, S2), Why})
     end.

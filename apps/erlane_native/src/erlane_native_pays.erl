@@ -9,6 +9,8 @@
 
 -export([verdict/1, named/1]).
 
+-import(erlane_native_ssa, [instructions/1, has/2, next/1, jumps/1]).
+
 %% What a turn has to gain, in tenths of a nanosecond.
 -define(LEAST, 10).
 
@@ -63,17 +65,11 @@ named(#{entry := Entry, functions := Fs} = Unit) ->
         false -> pays
     end.
 
-has(F, Ops) -> lists:any(fun({_, Op, _, _}) -> lists:member(Op, Ops) end, instructions(F)).
-
-instructions(#{blocks := Blocks}) -> lists:append([Ins || {Ins, _} <- maps:values(Blocks)]).
-
 loops(#{functions := Fs}) ->
     Jumps = maps:map(fun(_, F) -> jumps(F) end, Fs),
     {Jumps, [FA || FA <- maps:keys(Fs), reaches(FA, FA, Jumps)]}.
 
 both(Jumps, Fs) -> maps:map(fun(FA, Js) -> Js ++ calls(maps:get(FA, Fs)) end, Jumps).
-
-jumps(#{blocks := Blocks}) -> [To || {_, {tail, To, _, _}} <- maps:values(Blocks)].
 
 calls(F) -> [To || {_, {call, To}, _, _} <- instructions(F)].
 
@@ -107,11 +103,6 @@ after_it(Last, _, _, Gains) ->
         [] -> none;
         Worths -> lists:max(Worths)
     end.
-
-next({jmp, L}) -> [L];
-next({br, _, T, F}) -> [T, F];
-next({switch, _, L, List}) -> [L | [N || {_, N} <- List]];
-next(_) -> [].
 
 %% Tenths of a nanosecond that one operation saves.
 worth({_, {bif, Op}, _, _}, _, _) when Op =:= 'div'; Op =:= 'rem' -> 0;

@@ -10,8 +10,9 @@
 -module(erlane_native_ssa).
 
 -export([from_forms/2, function/1]).
+-export([instructions/1, has/2, next/1, jumps/1]).
 
--export_type([fn/0, block/0, ins/0, last/0, val/0, fa/0, refused/0]).
+-export_type([fn/0, body/0, block/0, ins/0, last/0, val/0, fa/0, refused/0]).
 
 -type fa() :: {atom(), arity()}.
 -type val() :: {v, var()} | {c, term()}.
@@ -24,6 +25,8 @@
 -type block() :: {[ins()], last()}.
 -type fn() :: #{name := fa(), line := integer(), args := [var()], order := [label()],
                       blocks := #{label() => block()}}.
+-type body() :: #{order := [label()], blocks := #{label() => block()}, _ => _}.
+%% What a function that was read and one of a unit, which has more, have in common.
 -type refused() :: {refused, Line :: integer(), Reason :: iolist()}.
 
 %% The compiler's records; their shape has been the same from OTP 25 to 29.
@@ -91,8 +94,8 @@ function(#b_function{anno = Anno, args = Args, bs = Blocks} = F) ->
     {Read, Live, _} =
         lists:foldl(fun(L, {Acc, Lv, {Ns, Ln}}) when is_map_key(L, Lv) ->
                             {B, Ns1, Ln1} = block(maps:get(L, Blocks), L, Blocks, Ns, Ln),
-                            {Acc#{L => B}, maps:merge(Lv, maps:from_keys(next(B), true)),
-                             {Ns1, Ln1}};
+                            Entered = maps:from_keys(next(element(2, B)), true),
+                            {Acc#{L => B}, maps:merge(Lv, Entered), {Ns1, Ln1}};
                        (_, Acc) -> Acc
                     end, {#{}, #{0 => true}, {Numbers, Line}}, Order),
     #{name => fa(F), line => Line, args => lists:seq(0, length(Args) - 1),
@@ -121,10 +124,25 @@ successors(#b_br{succ = S, fail = F}) -> [F, S];
 successors(#b_switch{fail = F, list = List}) -> [F | [L || {_, L} <- List]];
 successors(_) -> throw({refused, 0, "a block ends in a way that is not known"}).
 
-next({_, {jmp, A}}) -> [A];
-next({_, {br, _, A, B}}) -> [A, B];
-next({_, {switch, _, A, List}}) -> [A | [B || {_, B} <- List]];
+%% @doc All instructions of a function, block by block.
+-spec instructions(body()) -> [ins()].
+instructions(#{order := Order, blocks := Blocks}) ->
+    lists:append([element(1, maps:get(L, Blocks)) || L <- Order]).
+
+%% @doc Is one of these operations in it?
+-spec has(body(), [Op :: term()]) -> boolean().
+has(F, Ops) -> lists:any(fun({_, Op, _, _}) -> lists:member(Op, Ops) end, instructions(F)).
+
+%% @doc The blocks that a block leads to.
+-spec next(last()) -> [label()].
+next({jmp, A}) -> [A];
+next({br, _, A, B}) -> [A, B];
+next({switch, _, A, List}) -> [A | [B || {_, B} <- List]];
 next(_) -> [].
+
+%% @doc The functions that a function ends in a call of, once for each such call.
+-spec jumps(body()) -> [fa()].
+jumps(#{blocks := Blocks}) -> [To || {_, {tail, To, _, _}} <- maps:values(Blocks)].
 
 block(#b_blk{is = Is, last = Last}, Label, Blocks, Ns0, Line0) ->
     case raises(Label, Is, Line0) of

@@ -4,7 +4,7 @@
 -module(erlane_native_ct).
 
 -export([init_suite/1, end_suite/0, empty_cache/0]).
--export([source/1, forms/1, text_of/2, plain/4, native/5, always/1, why_not/3, reasons/1,
+-export([source/1, forms/1, text_of/2, plain/4, native/5, always/2, why_not/3, reasons/1,
          forget/1]).
 -export([outcome/3, differs/4, unlike/4, times/1, seed/0, versions/0]).
 
@@ -81,8 +81,8 @@ plain(Name, Forms, Dir, Options) -> build(Name, Forms, Dir, Options).
 -spec native(module(), [erl_parse:abstract_form()], file:filename(), how(), [compile:option()]) ->
           ok | {error, term()}.
 native(Name, Forms, Dir, How, Options) ->
-    true = os:putenv("ERLANE_NATIVE_TEST", "always," ++ setting(How)),
-    try build(Name, Forms, Dir, [{parse_transform, erlane_native} | Options]) of
+    Compile = fun() -> build(Name, Forms, Dir, [{parse_transform, erlane_native} | Options]) end,
+    case with("always," ++ setting(How), Compile) of
         ok ->
             case erlane_native:ensure(Name) of
                 native -> ok;
@@ -90,8 +90,6 @@ native(Name, Forms, Dir, How, Options) ->
                 {beam, Why} -> {error, Why}
             end;
         Error -> Error
-    after
-        true = os:unsetenv("ERLANE_NATIVE_TEST")
     end.
 
 setting(native) -> "keep";
@@ -100,10 +98,17 @@ setting(deopts) -> setting({deopts, 3});
 setting({deopts, K}) -> "deopt=" ++ integer_to_list(K);
 setting({both, K}) -> "yield," ++ setting({deopts, K}).
 
-%% @doc Compiles, by this, what is named even where it does not pay.
--spec always(fun(() -> T)) -> T.
-always(Compile) ->
-    true = os:putenv("ERLANE_NATIVE_TEST", "always"),
+%% @doc Compiles to memory what is named, even where it does not pay.
+-spec always(module(), [erl_parse:abstract_form()]) -> {ok, module(), binary()} | error.
+always(Name, Forms) ->
+    with("always", fun() ->
+                       compile:forms([{attribute, 1, module, Name} | Forms],
+                                     [{parse_transform, erlane_native}, binary])
+                   end).
+
+%% With these settings of the translator.
+with(Settings, Compile) ->
+    true = os:putenv("ERLANE_NATIVE_TEST", Settings),
     try Compile()
     after true = os:unsetenv("ERLANE_NATIVE_TEST")
     end.
@@ -159,13 +164,23 @@ outcome(Module, Function, Args) ->
     end.
 
 top(Module, [{Module, F, A, Where} | _]) -> [{'$module', F, A, Where}];
+%% Up to OTP 26 the VM leaves this frame out where the compiler knows an operand to be a small
+%% constant.
+top(Module, [{erlang, Op, [A, B], _} | Rest] = Stack)
+  when (Op =:= '+' orelse Op =:= '-'), (is_integer(A) orelse is_integer(B)) ->
+    case erlang:system_info(otp_release) < "27" of
+        true -> top(Module, Rest);
+        false -> sorted(Module, Stack)
+    end;
+top(Module, Stack) -> sorted(Module, Stack).
+
 %% Of operands that can be exchanged the compiler of OTP 29 puts a constant last, if all calls that
 %% it sees tell it that it is one; and a native module has one call more.
-top(Module, [{erlang, Op, [A, B], Where} | Rest])
+sorted(Module, [{erlang, Op, [A, B], Where} | Rest])
   when Op =:= '+'; Op =:= '*'; Op =:= 'band'; Op =:= 'bor'; Op =:= 'bxor' ->
     [{erlang, Op, lists:sort([A, B]), Where} | top(Module, Rest)];
-top(Module, [Frame | Rest]) -> [Frame | top(Module, Rest)];
-top(_, []) -> [].
+sorted(Module, [Frame | Rest]) -> [Frame | top(Module, Rest)];
+sorted(_, []) -> [].
 
 %% @doc False, or what each of the two modules says. Two zeroes of another sign are not the same.
 -spec differs(module(), module(), atom(), [term()]) -> false | {outcome(), outcome()}.

@@ -372,11 +372,7 @@ module(Case, Text, More) ->
 
 build(Name, Text, More) ->
     Forms = erlane_native_ct:forms([More, Text]),
-    {ok, Name, Beam} = erlane_native_ct:always(
-                         fun() ->
-                             compile:forms([{attribute, 1, module, Name} | Forms],
-                                           [{parse_transform, erlane_native}, binary])
-                         end),
+    {ok, Name, Beam} = erlane_native_ct:always(Name, Forms),
     ok = erlane_native_ct:forget(Name),
     {module, Name} = code:load_binary(Name, "generated", Beam),
     Name.

@@ -92,11 +92,7 @@ states(_) ->
 module(Case, Text) ->
     Name = list_to_atom(atom_to_list(Case) ++ "_order"),
     Forms = erlane_native_ct:forms(Text),
-    {ok, Name, Beam} = erlane_native_ct:always(
-                         fun() ->
-                             compile:forms([{attribute, 1, module, Name} | Forms],
-                                           [{parse_transform, erlane_native}, binary])
-                         end),
+    {ok, Name, Beam} = erlane_native_ct:always(Name, Forms),
     ok = erlane_native_ct:forget(Name),
     {module, Name} = code:load_binary(Name, "generated", Beam),
     native = erlane_native:ensure(Name),
