@@ -9,12 +9,13 @@
 -export([all/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
 -export([same/1, handed_back/1, recursion/1, gives_way/1, charged/1, off_and_on/1, lazy/1,
          damaged/1, not_private/1, umask/1, no_clang/1, switched_off/1, refused/1, strict/1,
-         export_all/1, named_twice/1, circle/1, own_on_load/1, ir_and_asm/1]).
+         export_all/1, named_twice/1, circle/1, own_on_load/1, ir_and_asm/1,
+         narrow/1, copies/1]).
 
 all() ->
     [same, handed_back, recursion, gives_way, charged, off_and_on, lazy, damaged, not_private,
      umask, no_clang, switched_off, refused, strict, export_all, named_twice, circle, own_on_load,
-     ir_and_asm].
+     ir_and_asm, narrow, copies].
 
 init_per_suite(Config) ->
     case erlane_native_clang:find() of
@@ -270,6 +271,44 @@ ir_and_asm(_) ->
     ?assertMatch({match, _}, re:run(Text, "define internal i64 @u0")),
     {ok, Asm} = erlane_native:asm(M),
     ?assertMatch({match, _}, re:run(Asm, "nif_init:")).
+
+%% What a loop takes back to a bound at each turn is not done in 128 bits for fear of more.
+narrow(_) ->
+    Source = ["-native([adler/1]).\n-export([adler/1]).\nadler(Bin) -> adler(Bin, 1, 0).\n",
+              "adler(<<X, Rest/binary>>, A0, B) ->\n",
+              "    A = (A0 + X) rem 65521, adler(Rest, A, (B + A) rem 65521);\n",
+              "adler(<<>>, A, B) -> B * 65536 + A.\n"],
+    M = native(?FUNCTION_NAME, Source),
+    Bin = binary:copy(<<0, 17, 255>>, 1000),
+    {A, B} = lists:foldl(fun(X, {A0, B0}) -> {(A0 + X) rem 65521, (B0 + A0 + X) rem 65521} end,
+                         {1, 0}, binary_to_list(Bin)),
+    ?assertEqual(B * 65536 + A, M:adler(Bin)),
+    {ok, Text} = erlane_native:ir(M),
+    ?assertEqual(nomatch, string:find(machine("@u0", Text), "i128")).
+
+machine(Name, Text) ->
+    [_, After] = string:split(Text, ["define internal i64 ", Name, "("]),
+    [Body | _] = string:split(After, "\n}\n"),
+    Body.
+
+%% What calls itself is put into itself twice, once or not at all, as it is small or large.
+copies(_) ->
+    Large = lists:join(" + ", [["f(N - ", integer_to_list(I), ", M)"] || I <- lists:seq(1, 40)]),
+    Source = ["-native([one/2, three/2, f/2]).\n-export([one/2, three/2, f/2]).\n",
+              "one(N, M) when N < 1 -> M;\none(N, M) -> one(N - 1, M + 1) + N.\n",
+              "three(N, M) when N < 1 -> M;\n",
+              "three(N, M) -> three(N - 1, M) + three(N - 2, M) * three(N - 3, N).\n",
+              "f(N, M) when N < 1 -> M;\nf(N, M) -> ", Large, ".\n"],
+    M = native(?FUNCTION_NAME, Source),
+    B = beam(?FUNCTION_NAME, Source),
+    [?assertEqual(call(B, F, As), call(M, F, As))
+     || {F, As} <- [{F, [N, X]} || F <- [one, three, f], N <- lists:seq(-1, 9), X <- [-5, 3]]
+            ++ [{F, [N, X]} || F <- [one, three, f], {N, X} <- [{a, 1}, {1, a}, {5, 1 bsl 62}]]],
+    {ok, Text} = erlane_native:ir(M),
+    ?assertEqual([2, 1, 0],
+                 [length([K || K <- ["_1(", "_2("],
+                               string:find(Text, ["} @c", C, "_0", K]) =/= nomatch])
+                  || C <- ["0", "1", "2"]]).
 
 source() ->
     ["-native([lcg/2, fnv/1, sum/2, orbit/3, varint/3, chars/2]).\n",

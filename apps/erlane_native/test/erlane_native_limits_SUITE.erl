@@ -7,12 +7,12 @@
 
 -export([all/0, init_per_suite/1, end_per_suite/1]).
 -export([large_terms/1, small_terms/1, large_bytes/1, large_copy/1, copies_are_paid/1,
-         built_is_paid/1, unaligned/1, math_is_paid/1, time_is_paid/1, letters/1, module_letters/1,
-         module_latin1/1]).
+         built_is_paid/1, unaligned/1, math_is_paid/1, time_is_paid/1, small_stack/1, letters/1,
+         module_letters/1, module_latin1/1]).
 
 all() ->
     [large_terms, small_terms, large_bytes, large_copy, copies_are_paid, built_is_paid, unaligned,
-     math_is_paid, time_is_paid, letters, module_letters, module_latin1].
+     math_is_paid, time_is_paid, small_stack, letters, module_letters, module_latin1].
 
 init_per_suite(Config) -> erlane_native_ct:init_suite(Config).
 
@@ -129,6 +129,34 @@ time_is_paid(_) ->
                "f(0, A) -> A;\nf(N, A) when is_float(A) ->\n"
                "    f(N - 1, math:fmod(1.0e308, 0.0 * A + 3.0e-308)).\n"),
     ?assert(paid(fun() -> M:f(4000, 0.5) end) >= 3 * 4000 * 200 div 40000 * 40).
+
+%% The smallest stack that a scheduler can have is enough for calls of calls, whose frames are large
+%% where a function was put into itself: what goes deeper is done by BEAM.
+small_stack(_) ->
+    Text = "-native([down/7, tree/3]).\n-export([down/7, tree/3]).\n"
+           "down(0, A, B, C, D, E, F) -> A + B * C + D * E + F;\n"
+           "down(N, A, B, C, D, E, F) ->\n"
+           "    down(N - 1, B, C, D, E, F, N) + A * B + C * D + E * F + N.\n"
+           "tree(0, A, B) -> A - B;\n"
+           "tree(N, A, B) -> tree(N - 1, B, A + N) + tree(N - 1, A, B + 1) bxor A.\n",
+    M = module(?FUNCTION_NAME, Text),
+    {ok, Code} = erlane_native:ir(M),
+    [?assertNotEqual(nomatch, string:find(Code, Copy)) || Copy <- ["@c0_0_2(", "@c1_0_2("]],
+    Calls = [{down, [N, 1, 2, 3, 4, 5, 6]} || N <- [10, 200, 2000, 100000]]
+            ++ [{tree, [N, 3, 4]} || N <- [1, 2, 3, 12]],
+    {ok, M, Beam} = compiled(M, Text, []),
+    {ok, Peer, _} = peer:start(#{connection => standard_io,
+                                 args => ["+sss", "20", "-pa" | code:get_path()]}),
+    try
+        {module, M} = peer:call(Peer, code, load_binary, [M, "generated", Beam]),
+        native = peer:call(Peer, erlane_native, ensure, [M]),
+        [?assertEqual(apply(M, F, As), peer:call(Peer, M, F, As, 60000)) || {F, As} <- Calls],
+        {ok, #{deopts := Deopts}} = peer:call(Peer, erlane_native, info, [M]),
+        ?assertMatch([N] when N > 0,
+                     [N || {_, _, "a call of down/7 was given up", N} <- Deopts])
+    after
+        peer:stop(Peer)
+    end.
 
 %% Only the function that has such an atom stays on BEAM.
 letters(_) ->
