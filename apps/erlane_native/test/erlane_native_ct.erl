@@ -164,23 +164,13 @@ outcome(Module, Function, Args) ->
     end.
 
 top(Module, [{Module, F, A, Where} | _]) -> [{'$module', F, A, Where}];
-%% Up to OTP 26 the VM leaves this frame out where the compiler knows an operand to be a small
-%% constant.
-top(Module, [{erlang, Op, [A, B], _} | Rest] = Stack)
-  when (Op =:= '+' orelse Op =:= '-'), (is_integer(A) orelse is_integer(B)) ->
-    case erlang:system_info(otp_release) < "27" of
-        true -> top(Module, Rest);
-        false -> sorted(Module, Stack)
-    end;
-top(Module, Stack) -> sorted(Module, Stack).
-
 %% Of operands that can be exchanged the compiler of OTP 29 puts a constant last, if all calls that
 %% it sees tell it that it is one; and a native module has one call more.
-sorted(Module, [{erlang, Op, [A, B], Where} | Rest])
+top(Module, [{erlang, Op, [A, B], Where} | Rest])
   when Op =:= '+'; Op =:= '*'; Op =:= 'band'; Op =:= 'bor'; Op =:= 'bxor' ->
     [{erlang, Op, lists:sort([A, B]), Where} | top(Module, Rest)];
-sorted(Module, [Frame | Rest]) -> [Frame | top(Module, Rest)];
-sorted(_, []) -> [].
+top(Module, [Frame | Rest]) -> [Frame | top(Module, Rest)];
+top(_, []) -> [].
 
 %% @doc False, or what each of the two modules says. Two zeroes of another sign are not the same.
 -spec differs(module(), module(), atom(), [term()]) -> false | {outcome(), outcome()}.
@@ -196,6 +186,11 @@ unlike(Beam, Native, Function, Args) ->
                 true -> false;
                 false -> Both
             end;
+        %% The VM has no frame of an operator where the compiler knows enough of the operands:
+        %% that they are floats, or up to OTP 26 that one is a small constant. Of a function of a
+        %% native module, which has one call more, it knows less.
+        {{Class, Why, Own}, {Class, Why, [{erlang, Op, [_, _], _} | Own]}}
+          when Op =:= '+'; Op =:= '-'; Op =:= '*'; Op =:= '/' -> false;
         Both -> Both
     end.
 
