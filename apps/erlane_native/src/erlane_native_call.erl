@@ -44,17 +44,18 @@ function(K, [FA | _], Bodies, #{unit := I, functions := Fs, ret := Ret} = S0) ->
                 [["  store ", Y, " ", X, ", ", Y, "* ", A, "\n"] || {A, Y, X} <- Args],
                 "  store i64 %budget, i64* %fuel\n", Deep]
            end,
-    {copies(["@c", n(I), "_", n(K)], Head, unicode:characters_to_binary(Body)), S1}.
+    {copies(["@c", n(I), "_", n(K)], Head, iolist_to_binary(Body)), S1}.
 
 %% What calls itself is put into itself, and once more, where it is small: half of the calls of a
 %% tree are its leaves. Each copy pays for its own turn; only the first needs room on the stack.
 copies(Name, Head, Body) ->
     Calls = length(binary:matches(Body, call_of(Name))),
     Lines = length(binary:matches(Body, <<"\n">>)),
-    Most = case [N || N <- [2, 1], Calls > 0,
-                      Lines * lists:sum([power(Calls, I) || I <- lists:seq(0, N)]) =< ?COPIES] of
-               [N | _] -> N;
-               [] -> 0
+    Most = if
+               Calls =:= 0 -> 0;
+               Lines * (1 + Calls + Calls * Calls) =< ?COPIES -> 2;
+               Lines * (1 + Calls) =< ?COPIES -> 1;
+               true -> 0
            end,
     [[case I of
           0 -> Head(copy(Name, I), "align 64", deep());
@@ -69,12 +70,8 @@ copy(Name, I) -> [Name, "_", n(I)].
 
 call_of(Name) -> iolist_to_binary([Name, "("]).
 
-power(_, 0) -> 1;
-power(A, N) -> A * power(A, N - 1).
-
 deep() ->
-    ["  %here = alloca i8\n  %at = ptrtoint i8* %here to i64\n",
-     "  %deep = icmp ult i64 %at, %limit\n",
+    [at(), "  %deep = icmp ult i64 %at, %limit\n",
      "  br i1 %deep, label %dwhole, label %h0, !prof !1\n"].
 
 result(Ret) -> ["{ ", erlane_native_slots:type(Ret), ", i64 }"].
@@ -109,8 +106,10 @@ succeeded({Value, #{ret := Ret} = S0}) ->
 -spec limit([] | [term()]) -> iodata().
 limit([]) -> [];
 limit(_) ->
-    ["  %here = alloca i8\n  %at = ptrtoint i8* %here to i64\n",
-     "  %limit = sub i64 %at, ", n(?STACK), "\n"].
+    [at(), "  %limit = sub i64 %at, ", n(?STACK), "\n"].
+
+%% How far down the stack is now.
+at() -> "  %here = alloca i8\n  %at = ptrtoint i8* %here to i64\n".
 
 %% @doc A call.
 -spec call(non_neg_integer(), erlane_native_ssa:fa(), [erlane_native_ssa:val()],

@@ -17,7 +17,8 @@
 %% @doc The functions of a unit, with jumps where they can be.
 -spec functions(#{fa() => erlane_native_ssa:fn()}) -> #{fa() => erlane_native_ssa:fn()}.
 functions(Functions) ->
-    Graph = maps:map(fun(_, #{blocks := Blocks}) -> calls(maps:values(Blocks)) end, Functions),
+    Graph = maps:map(fun(_, F) -> erlane_native_ssa:calls(F) ++ erlane_native_ssa:jumps(F) end,
+                     Functions),
     maps:map(fun(FA, F) ->
                  %% BEAM cannot go on in a comprehension, so it is not jumped to from elsewhere.
                  function(F, fun(To) ->
@@ -28,10 +29,6 @@ functions(Functions) ->
 
 synthetic({F, _}) -> hd(atom_to_list(F)) =:= $-.
 
-calls(Blocks) ->
-    [To || {Ins, _} <- Blocks, {_, {call, To}, _, _} <- Ins]
-        ++ [To || {_, {tail, To, _, _}} <- Blocks].
-
 reaches([], _, _, _) -> false;
 reaches([FA | _], FA, _, _) -> true;
 reaches([To | Rest], FA, Graph, Seen) when is_map_key(To, Seen) -> reaches(Rest, FA, Graph, Seen);
@@ -39,14 +36,10 @@ reaches([To | Rest], FA, Graph, Seen) ->
     reaches(maps:get(To, Graph, []) ++ Rest, FA, Graph, Seen#{To => true}).
 
 function(#{order := Order, blocks := Blocks} = F, Circle) ->
-    Single = [L || {L, 1} <- maps:to_list(entries(Blocks))],
+    Single = erlane_native_ssa:single(Blocks),
     New = maps:map(fun(_, Block) -> block(Block, Blocks, Single, Circle) end, Blocks),
     Live = live([0], New, #{}),
     F#{order := [L || L <- Order, is_map_key(L, Live)], blocks := maps:with(maps:keys(Live), New)}.
-
-entries(Blocks) ->
-    lists:foldl(fun(L, Acc) -> maps:update_with(L, fun(N) -> N + 1 end, 1, Acc) end, #{},
-                lists:append([erlane_native_ssa:next(Last) || {_, Last} <- maps:values(Blocks)])).
 
 live([], _, Seen) -> Seen;
 live([L | Rest], Blocks, Seen) when is_map_key(L, Seen) -> live(Rest, Blocks, Seen);

@@ -15,7 +15,7 @@
 
 -export([unit/3, kinds/2, collects/2, builds/1]).
 
--import(erlane_native_ssa, [instructions/1, jumps/1]).
+-import(erlane_native_ssa, [instructions/1, jumps/1, calls/1]).
 
 -export_type([unit/0, type/0, plan/0]).
 
@@ -61,8 +61,7 @@ unit(Entry, All, Specs) ->
          || FA <- heads(Entry, Functions), synthetic(FA)],
     _ = [erlane_native_linear:check(F, maps:get(types, maps:get(FA, Bodies)), maps:get(FA, Params))
          || {FA, F} <- maps:to_list(Functions)],
-    Called = lists:usort([FA || F <- maps:values(Functions),
-                                {_, {call, FA}, _, _} <- instructions(F)]),
+    Called = lists:usort(lists:append([calls(F) || F <- maps:values(Functions)])),
     Jumped = lists:append([jumps(F) || F <- maps:values(Functions)]),
     Once = not lists:member(Entry, Called ++ Jumped),
     #{entry => Entry, heads => heads(Entry, Functions),
@@ -124,8 +123,7 @@ reach([{F, A} = FA | Rest], All, Acc) ->
     case All of
         #{FA := #{} = Read} ->
             Function = comprehensions(FA, Read),
-            Next = jumps(Function) ++ [To || {_, {call, To}, _, _} <- instructions(Function)],
-            reach(Next ++ Rest, All, Acc#{FA => Function});
+            reach(jumps(Function) ++ calls(Function) ++ Rest, All, Acc#{FA => Function});
         #{FA := {refused, _, _} = Refused} -> throw(Refused);
         _ -> throw({refused, 0, io_lib:format("there is no function ~tp/~b", [F, A])})
     end.

@@ -124,17 +124,11 @@ head(N, FA, #{params := Params, args := Args, order := Order, cost := Cost, line
                      end, S3, lists:zip3(Args, seq(Args), Params)),
     S5 = add(["br label %", label(N, 0)], S4),
     #{blocks := Blocks} = F,
-    Single = single(Blocks),
+    %% What is known where such a block is entered from is known in it.
+    Single = erlane_native_ssa:single(Blocks),
     Oks = [V || {Ins, _} <- maps:values(Blocks), {_, ok, [{v, V}], _} <- Ins],
     lists:foldl(fun(L, S) -> body(N, L, F#{oks => Oks, single => Single}, S) end,
                 S5#{entered => #{}}, Order).
-
-%% Blocks that are entered from one place only: what is known there is known in them.
-single(Blocks) ->
-    Counts = lists:foldl(fun(L, Acc) -> maps:update_with(L, fun(C) -> C + 1 end, 1, Acc) end, #{},
-                         lists:append([erlane_native_ssa:next(Last)
-                                       || {_, Last} <- maps:values(Blocks)])),
-    [L || {L, 1} <- maps:to_list(Counts)].
 
 turn(N, Cost, #{options := Options, mode := Mode} = S0) ->
     S = forced(Options, S0),

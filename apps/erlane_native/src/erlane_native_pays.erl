@@ -9,7 +9,7 @@
 
 -export([verdict/1, named/1]).
 
--import(erlane_native_ssa, [instructions/1, has/2, next/1, jumps/1]).
+-import(erlane_native_ssa, [instructions/1, has/2, next/1, jumps/1, calls/1]).
 
 %% What a turn has to gain, in tenths of a nanosecond.
 -define(LEAST, 10).
@@ -70,8 +70,6 @@ loops(#{functions := Fs}) ->
     {Jumps, [FA || FA <- maps:keys(Fs), reaches(FA, FA, Jumps)]}.
 
 both(Jumps, Fs) -> maps:map(fun(FA, Js) -> Js ++ calls(maps:get(FA, Fs)) end, Jumps).
-
-calls(F) -> [To || {_, {call, To}, _, _} <- instructions(F)].
 
 reaches(From, To, Graph) -> reaches(maps:get(From, Graph), To, Graph, #{}).
 

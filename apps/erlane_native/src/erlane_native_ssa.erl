@@ -10,7 +10,7 @@
 -module(erlane_native_ssa).
 
 -export([from_forms/2, function/1]).
--export([instructions/1, has/2, next/1, jumps/1]).
+-export([instructions/1, has/2, next/1, single/1, jumps/1, calls/1]).
 
 -export_type([fn/0, body/0, block/0, ins/0, last/0, val/0, fa/0, refused/0]).
 
@@ -140,9 +140,20 @@ next({br, _, A, B}) -> [A, B];
 next({switch, _, A, List}) -> [A | [B || {_, B} <- List]];
 next(_) -> [].
 
+%% @doc The blocks that are entered from one place only.
+-spec single(#{label() => block()}) -> [label()].
+single(Blocks) ->
+    Counts = lists:foldl(fun(L, Acc) -> maps:update_with(L, fun(N) -> N + 1 end, 1, Acc) end, #{},
+                         lists:append([next(Last) || {_, Last} <- maps:values(Blocks)])),
+    [L || {L, 1} <- maps:to_list(Counts)].
+
 %% @doc The functions that a function ends in a call of, once for each such call.
 -spec jumps(body()) -> [fa()].
 jumps(#{blocks := Blocks}) -> [To || {_, {tail, To, _, _}} <- maps:values(Blocks)].
+
+%% @doc The functions that it calls otherwise.
+-spec calls(body()) -> [fa()].
+calls(F) -> [To || {_, {call, To}, _, _} <- instructions(F)].
 
 block(#b_blk{is = Is, last = Last}, Label, Blocks, Ns0, Line0) ->
     case raises(Label, Is, Line0) of
