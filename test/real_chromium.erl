@@ -4,8 +4,8 @@
 %% process that started it. All waits have a deadline.
 -module(real_chromium).
 
--export([start/1, stop/1, open/2, close/1, command/3, eval/2, until/2, until/3, faults/1, events/2,
-         size/4, scheme/2, screenshot/1, key/2, press/2]).
+-export([start/1, stop/1, open/2, close/1, command/3, eval/2, until/2, until/3, replaced/2,
+         faults/1, events/2, size/4, scheme/2, screenshot/1, key/2, press/2]).
 
 -define(ANSWER_MS, 60000).
 -define(FLAGS, ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -112,7 +112,7 @@ command({Pid, Session, _}, Method, Params) ->
               end,
     case call(Pid, {command, Message}) of
         #{<<"result">> := Result} -> Result;
-        #{<<"error">> := Error} -> ct:fail({Method, Error})
+        #{<<"error">> := Error} -> error({Method, Error})
     end.
 
 %% The value of a JavaScript expression; a promise is waited for.
@@ -130,6 +130,14 @@ until(Page, Expression) -> until(Page, Expression, 20000).
 %% Waits until an expression is true, which it may fail to be meanwhile; the value otherwise.
 until(Page, Expression, Ms) ->
     real_os:until(fun() -> true = eval(Page, ["Boolean(", Expression, ")"]) end, Ms).
+
+%% Marks the document that a page has now, and waits, after Fun, for another one in its place. Of a
+%% page that loads, the browser may refuse to evaluate, and may never say that it is closed.
+replaced(Page, Fun) ->
+    true = eval(Page, "window.erlaneBefore = true"),
+    Result = Fun(),
+    until(Page, "!window.erlaneBefore && document.readyState === 'complete'"),
+    Result.
 
 %% What the browser has complained about on a page: exceptions, errors and warnings.
 faults(Page) ->

@@ -71,7 +71,10 @@ page(Config, Url) -> page(Config, Url, #{}).
 page(Config, Url, Options) ->
     real_chromium:open(proplists:get_value(browser, Config), Options#{url => Url}).
 
-live(Page) -> real_chromium:until(Page, "document.body.dataset.state === 'live'").
+%% With a first sample, after which what there is nothing of is hidden.
+live(Page) ->
+    real_chromium:until(Page, "document.body.dataset.state === 'live' && "
+                              "document.querySelector('#facts').textContent.includes(' up ')").
 
 %% The last thing of a page: nobody complained.
 quiet(Page) ->
@@ -239,7 +242,7 @@ schemes_and_themes(Config) ->
          ?assertEqual(<<"Theme: ", Theme/binary>>,
                       real_chromium:eval(Page, "document.querySelector('#theme').textContent"))
      end || {Theme, Colour} <- [{<<"dark">>, Dark}, {<<"light">>, Light}]],
-    _ = real_chromium:command(Page, <<"Page.reload">>, #{}),
+    real_chromium:replaced(Page, fun() -> real_chromium:command(Page, <<"Page.reload">>, #{}) end),
     live(Page),
     ?assertEqual(Light, real_chromium:eval(Page, Ground)),
     %% Text and its ground, in both: at least 4.5.
@@ -352,7 +355,8 @@ names_are_only_text(Config) ->
     Waiter ! stop,
     quiet(Page).
 
-%% The end of the node is told at once and clearly; the page goes on when it is back.
+%% The end of the node is told at once and clearly; when it is back the page is loaded anew, for
+%% the history is another, and the old one does not say before that all is well.
 breaks_and_comes_back(Config) ->
     Url = dash(#{}),
     #{port := Port} = erlane_dash:info(),
@@ -361,10 +365,20 @@ breaks_and_comes_back(Config) ->
     ok = erlane_dash:stop(),
     real_chromium:until(Page, "document.body.dataset.state === 'broken'"),
     ?assertMatch({match, _}, re:run(text(Page, "#status"), "disconnected, trying again")),
-    real_os:until(fun() -> Url = dash(#{port => Port}) end),
+    real_chromium:eval(Page, "sessionStorage.states = ''; new MutationObserver(() => { "
+                             "sessionStorage.states += document.body.dataset.state + ' '; })"
+                             ".observe(document.body, { attributeFilter: ['data-state'] })"),
+    real_chromium:replaced(Page, fun() ->
+                                         real_os:until(fun() -> Url = dash(#{port => Port}) end)
+                                 end),
     live(Page),
+    States = real_chromium:eval(Page, "sessionStorage.states"),
+    ?assertEqual({States, <<"connecting">>}, {States, lists:last(words(States))}),
+    ?assertNot(lists:member(<<"live">>, words(States)), States),
     %% It has complained, about the connection.
     real_chromium:close(Page).
+
+words(Text) -> string:lexemes(Text, " ").
 
 %% The token leaves the address, is out of reach of scripts, and opens everything.
 token_by_link_and_by_form(Config) ->

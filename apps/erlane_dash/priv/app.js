@@ -64,10 +64,14 @@ const live = new Live({
   },
   hello(about) {
     // Another node, or the same one started again: its history is not that of the former.
-    if (node !== null && node.started !== about.started) location.reload();
+    if (node !== null && node.started !== about.started) {
+      location.reload();
+      return false;
+    }
     node = about;
     facts();
     families.load();
+    return true;
   },
   history(cores) {
     for (const core of cores) store.push(core.t, panels.flat(core));

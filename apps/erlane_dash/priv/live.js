@@ -7,7 +7,7 @@ const BACKOFF_S = [1, 2, 4, 8, 10];
 
 export class Live {
   /** Handlers: `state(name, text)`, `hello(node)`, `history([core])`, `tick({core, detail})`; `last()`
-   * tells the newest moment that is known. */
+   * tells the newest moment that is known. `hello` is false where the page goes: nothing more then. */
   constructor(handlers) {
     this.on = handlers;
     this.source = null;
@@ -48,8 +48,12 @@ export class Live {
       this.tries = 0;
       const node = JSON.parse(event.data);
       this.interval = node.interval;
-      this.hear("live");
-      this.on.hello(node);
+      if (this.on.hello(node)) {
+        this.hear("live");
+      } else {
+        this.close();
+        this.on.state("connecting", "started again, loading");
+      }
     });
     source.addEventListener("tick", (event) => {
       this.hear("live");
