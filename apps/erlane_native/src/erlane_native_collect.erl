@@ -9,6 +9,8 @@
 
 -export([functions/1]).
 
+-import(erlane_native_graph, [next/1, single/1, jumps/1, calls/1, synthetic/1, reached/2]).
+
 -type fa() :: erlane_native_ssa:fa().
 
 %% Elements that one turn may push.
@@ -17,35 +19,21 @@
 %% @doc The functions of a unit, with jumps where they can be.
 -spec functions(#{fa() => erlane_native_ssa:fn()}) -> #{fa() => erlane_native_ssa:fn()}.
 functions(Functions) ->
-    Graph = maps:map(fun(_, F) -> erlane_native_ssa:calls(F) ++ erlane_native_ssa:jumps(F) end,
-                     Functions),
+    Graph = maps:map(fun(_, F) -> calls(F) ++ jumps(F) end, Functions),
+    Next = fun(FA) -> maps:get(FA, Graph, []) end,
     maps:map(fun(FA, F) ->
                  %% BEAM cannot go on in a comprehension, so it is not jumped to from elsewhere.
                  function(F, fun(To) ->
                                  (synthetic(FA) orelse not synthetic(To))
-                                     andalso reaches([To], FA, Graph, #{})
+                                     andalso lists:member(FA, reached([To], Next))
                              end)
              end, Functions).
 
-synthetic({F, _}) -> hd(atom_to_list(F)) =:= $-.
-
-reaches([], _, _, _) -> false;
-reaches([FA | _], FA, _, _) -> true;
-reaches([To | Rest], FA, Graph, Seen) when is_map_key(To, Seen) -> reaches(Rest, FA, Graph, Seen);
-reaches([To | Rest], FA, Graph, Seen) ->
-    reaches(maps:get(To, Graph, []) ++ Rest, FA, Graph, Seen#{To => true}).
-
 function(#{order := Order, blocks := Blocks} = F, Circle) ->
-    Single = erlane_native_ssa:single(Blocks),
+    Single = single(Blocks),
     New = maps:map(fun(_, Block) -> block(Block, Blocks, Single, Circle) end, Blocks),
-    Live = live([0], New, #{}),
-    F#{order := [L || L <- Order, is_map_key(L, Live)], blocks := maps:with(maps:keys(Live), New)}.
-
-live([], _, Seen) -> Seen;
-live([L | Rest], Blocks, Seen) when is_map_key(L, Seen) -> live(Rest, Blocks, Seen);
-live([L | Rest], Blocks, Seen) ->
-    {_, Last} = maps:get(L, Blocks),
-    live(erlane_native_ssa:next(Last) ++ Rest, Blocks, Seen#{L => true}).
+    Live = maps:with(reached([0], fun(L) -> next(element(2, maps:get(L, New))) end), New),
+    F#{order := [L || L <- Order, is_map_key(L, Live)], blocks := Live}.
 
 %% A phi variable of a block that is reached from here no more would have an operand too many: there
 %% is none, as what follows the call is entered from here only.

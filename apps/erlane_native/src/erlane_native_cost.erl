@@ -5,7 +5,7 @@
 
 -export([turn/1, young/2]).
 
--import(erlane_native_ssa, [instructions/1, has/2, next/1]).
+-import(erlane_native_graph, [instructions/1, has/2, next/1]).
 
 -define(NEVER, (1 bsl 62)).
 
@@ -47,7 +47,7 @@ weight(_) -> 2.
 young(Heads, Functions) ->
     Top = [maps:get(FA, Functions) || FA <- Heads],
     Called = maps:values(maps:without(Heads, Functions)),
-    Grows = lists:any(fun(F) -> has(F, [put_list, push]) orelse erlane_native_ir:builds(F) end,
+    Grows = lists:any(fun(F) -> has(F, [put_list, push]) orelse erlane_native_type:builds(F) end,
                       Top),
     case not Grows andalso (lists:any(fun hands_on/1, Top)
                             orelse lists:any(fun(F) -> has(F, [put_list, put_tuple, push]) end,

@@ -2,7 +2,7 @@
 %% @doc The text of each operation on numbers, atoms, tuples and lists. Pure.
 %%
 %% No instruction promises anything (`nsw', `inbounds', fast mathematics) that the ranges of
-%% erlane_native_ir do not show.
+%% erlane_native_range do not show.
 -module(erlane_native_emit).
 
 -export([ins/3]).

@@ -8,6 +8,8 @@
 
 -export([params/2]).
 
+-export_type([kind/0]).
+
 -type kind() :: int | float | bin | buf | term.
 
 %% @doc The kinds of the parameters of each function of a unit.

@@ -9,7 +9,8 @@
 
 %% @doc Throws `{refused, Line, Reason}' if it is not so. Given are the parameters of each function,
 %% whose types say which are buffers.
--spec check(map(), #{non_neg_integer() => erlane_native_ir:type()}, [erlane_native_ir:type()]) ->
+-spec check(map(), #{non_neg_integer() => erlane_native_type:type()},
+            [erlane_native_type:type()]) ->
           ok.
 check(#{order := Order, blocks := Blocks, line := Line}, Types, Params) ->
     length([P || P <- Params, P =:= buf]) > 1
@@ -17,7 +18,7 @@ check(#{order := Order, blocks := Blocks, line := Line}, Types, Params) ->
     Uses = [{V, Where, L} || Label <- Order, {V, Where, L} <- uses(Label, maps:get(Label, Blocks)),
                              maps:get(V, Types, none) =:= buf],
     Reach = lists:foldl(fun(L, Acc) ->
-                            Next = erlane_native_ssa:next(element(2, maps:get(L, Blocks))),
+                            Next = erlane_native_graph:next(element(2, maps:get(L, Blocks))),
                             Acc#{L => lists:usort(Next ++ lists:append([maps:get(N, Acc)
                                                                         || N <- Next]))}
                         end, #{}, lists:reverse(Order)),

@@ -20,7 +20,7 @@
 
 %% @doc The type of what an operation gives, from the types of its operands; `none' for an
 %% operation that is not one on lists or tuples.
--spec type(term(), [erlane_native_ir:type()]) -> none | erlane_native_ir:type().
+-spec type(term(), [erlane_native_type:type()]) -> none | erlane_native_type:type().
 type(Op, [T | _]) when Op =:= get_hd; Op =:= get_tl; Op =:= {bif, hd}; Op =:= {bif, tl};
                        Op =:= get_tuple_element ->
     _ = readable(T),

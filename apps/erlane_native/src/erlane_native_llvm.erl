@@ -91,7 +91,7 @@ start(Mode, Heads, Common, M) ->
                     Common#{heads => maps:from_list(lists:zip(Heads, seq(Heads))), mode => Mode,
                             collects => erlane_native_ir:collects(Heads, Fs),
                             buffer => lists:any(fun(FA) ->
-                                                    erlane_native_ir:builds(maps:get(FA, Fs))
+                                                    erlane_native_type:builds(maps:get(FA, Fs))
                                                 end, Heads)}),
     lists:foldl(fun({N, FA}, S) -> slots(N, maps:get(FA, Fs), S) end, S0,
                 lists:zip(seq(Heads), Heads)).
@@ -125,7 +125,7 @@ head(N, FA, #{params := Params, args := Args, order := Order, cost := Cost, line
     S5 = add(["br label %", label(N, 0)], S4),
     #{blocks := Blocks} = F,
     %% What is known where such a block is entered from is known in it.
-    Single = erlane_native_ssa:single(Blocks),
+    Single = erlane_native_graph:single(Blocks),
     Oks = [V || {Ins, _} <- maps:values(Blocks), {_, ok, [{v, V}], _} <- Ins],
     lists:foldl(fun(L, S) -> body(N, L, F#{oks => Oks, single => Single}, S) end,
                 S5#{entered => #{}}, Order).
@@ -177,7 +177,7 @@ body(N, L, #{blocks := Blocks, single := Single} = F, #{entered := Entered} = Sx
                         (I, S) -> erlane_native_emit:ins(I, F, S)
                      end, block(label(N, L), S0), Ins),
     #{known := Known} = S1,
-    Alone = [To || To <- erlane_native_ssa:next(Last), lists:member(To, Single)],
+    Alone = [To || To <- erlane_native_graph:next(Last), lists:member(To, Single)],
     S2 = S1#{entered := maps:merge(Entered, maps:from_keys(Alone, Known))},
     try last(Last, N, L, F, S2)
     catch throw:{unsupported, Why} -> throw({refused, maps:get(line, S2), Why})

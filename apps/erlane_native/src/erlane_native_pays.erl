@@ -9,7 +9,7 @@
 
 -export([verdict/1, named/1]).
 
--import(erlane_native_ssa, [instructions/1, has/2, next/1, jumps/1, calls/1]).
+-import(erlane_native_graph, [instructions/1, has/2, next/1, jumps/1, calls/1, reached/2]).
 
 %% What a turn has to gain, in tenths of a nanosecond.
 -define(LEAST, 10).
@@ -71,13 +71,8 @@ loops(#{functions := Fs}) ->
 
 both(Jumps, Fs) -> maps:map(fun(FA, Js) -> Js ++ calls(maps:get(FA, Fs)) end, Jumps).
 
-reaches(From, To, Graph) -> reaches(maps:get(From, Graph), To, Graph, #{}).
-
-reaches([], _, _, _) -> false;
-reaches([To | _], To, _, _) -> true;
-reaches([FA | Rest], To, Graph, Seen) when is_map_key(FA, Seen) -> reaches(Rest, To, Graph, Seen);
-reaches([FA | Rest], To, Graph, Seen) ->
-    reaches(maps:get(FA, Graph) ++ Rest, To, Graph, Seen#{FA => true}).
+reaches(From, To, Graph) ->
+    lists:member(To, reached(maps:get(From, Graph), fun(FA) -> maps:get(FA, Graph) end)).
 
 %% Of the turn that gains most: from the first block to a jump that comes back.
 gain(#{order := Order, blocks := Blocks, types := Types, plans := Plans}, FA, Jumps, Worth) ->

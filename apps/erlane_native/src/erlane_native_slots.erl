@@ -18,14 +18,14 @@ scratch() ->
      "  %count = alloca i32\n  %elements = alloca i64*\n  %bin = alloca [8 x i64]\n"].
 
 %% @doc Makes a slot for a value of a type.
--spec slot(iodata(), erlane_native_ir:type(), erlane_native_out:state()) ->
+-spec slot(iodata(), erlane_native_type:type(), erlane_native_out:state()) ->
           erlane_native_out:state().
 slot(Name, {bin, _}, S) ->
     lists:foldl(fun({X, T}, Sa) -> erlane_native_out:alloca([Name, X], T, Sa) end, S, parts());
 slot(Name, T, S) -> erlane_native_out:alloca(Name, type(T), S).
 
 %% @doc The LLVM type of a value.
--spec type(erlane_native_ir:type()) -> iodata().
+-spec type(erlane_native_type:type()) -> iodata().
 type({int, Lo, Hi}) ->
     case erlane_native_range:class({Lo, Hi}) of
         W when is_integer(W) -> ["i", n(W)];
@@ -36,7 +36,7 @@ type(bool) -> "i1";
 type(_) -> "i64".
 
 %% @doc The machine integer of a range.
--spec machine(erlane_native_ir:type()) -> signed | unsigned | 128 | 256.
+-spec machine(erlane_native_type:type()) -> signed | unsigned | 128 | 256.
 machine({int, Lo, Hi}) ->
     case erlane_native_range:class({Lo, Hi}) of
         big -> throw({unsupported, "an integer of this size"});
@@ -45,7 +45,7 @@ machine({int, Lo, Hi}) ->
 
 %% @doc Makes a value what the type says, which can fail and go back to BEAM, and answers what
 %% stores it: the stores of a jump come after all that can fail.
--spec store(iodata(), erlane_native_ir:type(), erlane_native_out:value() | {c, number()},
+-spec store(iodata(), erlane_native_type:type(), erlane_native_out:value() | {c, number()},
             erlane_native_out:state()) ->
           {fun((erlane_native_out:state()) -> erlane_native_out:state()),
            erlane_native_out:state()}.
@@ -72,7 +72,7 @@ store_place(Name, #{term := T, data := D, size := Z, pos := P}, S) ->
      end, S}.
 
 %% @doc A value as a machine value of the type.
--spec fit(erlane_native_ir:type(), erlane_native_out:value() | {c, number()},
+-spec fit(erlane_native_type:type(), erlane_native_out:value() | {c, number()},
           erlane_native_out:state()) ->
           {erlane_native_out:name(), erlane_native_out:state()}.
 fit({int, Lo, Hi} = T, Value, S0) ->
@@ -107,7 +107,7 @@ narrow(Value, To, S0) ->
     end.
 
 %% @doc What is in a slot.
--spec load(iodata(), erlane_native_ir:type(), erlane_native_out:state()) ->
+-spec load(iodata(), erlane_native_type:type(), erlane_native_out:state()) ->
           {erlane_native_out:value(), erlane_native_out:state()}.
 load(Name, {bin, K}, S0) ->
     {[T, D, Z, P], S} = lists:mapfoldl(fun({X, Ty}, Sa) ->

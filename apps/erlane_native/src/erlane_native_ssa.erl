@@ -3,14 +3,15 @@
 %%
 %% Only what is named here is read. An operation or a shape that is not known is thrown as
 %% `{refused, Line, Reason}', and the function stays as it is: a newer compiler can cost speed,
-%% never a result. Ranges and types that the compiler notes are not read at all, erlane_native_ir
+%% never a result. Ranges and types that the compiler notes are not read at all, erlane_native_body
 %% finds its own; so a change of their form cannot matter.
 %%
 %% A block that can only raise is one word, `deopt': the BEAM raises the exception itself.
 -module(erlane_native_ssa).
 
 -export([from_forms/2, function/1]).
--export([instructions/1, has/2, next/1, single/1, jumps/1, calls/1]).
+
+-import(erlane_native_graph, [next/1]).
 
 -export_type([fn/0, body/0, block/0, ins/0, last/0, val/0, fa/0, refused/0]).
 
@@ -123,37 +124,6 @@ successors(#b_ret{}) -> [];
 successors(#b_br{succ = S, fail = F}) -> [F, S];
 successors(#b_switch{fail = F, list = List}) -> [F | [L || {_, L} <- List]];
 successors(_) -> throw({refused, 0, "a block ends in a way that is not known"}).
-
-%% @doc All instructions of a function, block by block.
--spec instructions(body()) -> [ins()].
-instructions(#{order := Order, blocks := Blocks}) ->
-    lists:append([element(1, maps:get(L, Blocks)) || L <- Order]).
-
-%% @doc Is one of these operations in it?
--spec has(body(), [Op :: term()]) -> boolean().
-has(F, Ops) -> lists:any(fun({_, Op, _, _}) -> lists:member(Op, Ops) end, instructions(F)).
-
-%% @doc The blocks that a block leads to.
--spec next(last()) -> [label()].
-next({jmp, A}) -> [A];
-next({br, _, A, B}) -> [A, B];
-next({switch, _, A, List}) -> [A | [B || {_, B} <- List]];
-next(_) -> [].
-
-%% @doc The blocks that are entered from one place only.
--spec single(#{label() => block()}) -> [label()].
-single(Blocks) ->
-    Counts = lists:foldl(fun(L, Acc) -> maps:update_with(L, fun(N) -> N + 1 end, 1, Acc) end, #{},
-                         lists:append([next(Last) || {_, Last} <- maps:values(Blocks)])),
-    [L || {L, 1} <- maps:to_list(Counts)].
-
-%% @doc The functions that a function ends in a call of, once for each such call.
--spec jumps(body()) -> [fa()].
-jumps(#{blocks := Blocks}) -> [To || {_, {tail, To, _, _}} <- maps:values(Blocks)].
-
-%% @doc The functions that it calls otherwise.
--spec calls(body()) -> [fa()].
-calls(F) -> [To || {_, {call, To}, _, _} <- instructions(F)].
 
 block(#b_blk{is = Is, last = Last}, Label, Blocks, Ns0, Line0) ->
     case raises(Label, Is, Line0) of

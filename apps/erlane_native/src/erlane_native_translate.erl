@@ -3,7 +3,7 @@
 %% `explain/1' have in common. Pure but for the compiler it calls and the environment of tests.
 -module(erlane_native_translate).
 
--export([ssa/2, units/3, named/3, text/4, module/2]).
+-export([ssa/2, units/3, named/3, text/4, module/2, translator/0]).
 
 -export_type([fa/0, refusal/0, result/0]).
 
@@ -115,22 +115,23 @@ test_option("deopt=" ++ K) -> {deopt, list_to_integer(K)}.
 hash(Forms, Natives) ->
     <<H:64, _/binary>> = erlang:md5(term_to_binary(
                                       [erlang:system_info(otp_release),
-                                       os:getenv("ERLANE_NATIVE_TEST", ""), translator(), Natives
+                                       os:getenv("ERLANE_NATIVE_TEST", ""),
+                                       [M:module_info(md5) || M <- translator()], Natives
                                        | Forms])),
     io_lib:format("~16.16.0b", [H]).
 
-%% Another translator makes another text, and so another companion.
+%% @doc The modules that make the text: another translator makes another one, and so another
+%% companion.
+-spec translator() -> [module()].
 translator() ->
-    [M:module_info(md5) || M <- [erlane_native_ssa, erlane_native_range, erlane_native_width,
-                                 erlane_native_pays, erlane_native_kinds,
-                                 erlane_native_ir, erlane_native_out, erlane_native_emit,
-                                 erlane_native_cmp, erlane_native_bits, erlane_native_build,
-                                 erlane_native_linear, erlane_native_term, erlane_native_probe,
-                                 erlane_native_list,
-                                 erlane_native_collect, erlane_native_rows, erlane_native_cost,
-                                 erlane_native_slots, erlane_native_entry, erlane_native_call,
-                                 erlane_native_llvm, erlane_native_meter, erlane_native_library,
-                                 erlane_native_runtime]].
+    [erlane_native_ssa, erlane_native_graph, erlane_native_collect, erlane_native_ir,
+     erlane_native_kinds, erlane_native_flow, erlane_native_body, erlane_native_type,
+     erlane_native_range, erlane_native_width, erlane_native_linear, erlane_native_cost,
+     erlane_native_pays, erlane_native_llvm, erlane_native_entry, erlane_native_slots,
+     erlane_native_emit, erlane_native_list, erlane_native_cmp, erlane_native_bits,
+     erlane_native_build, erlane_native_rows, erlane_native_call, erlane_native_out,
+     erlane_native_term, erlane_native_probe, erlane_native_library, erlane_native_runtime,
+     erlane_native_meter].
 
 %% @doc What becomes of the module: its new forms, and the object code of its companion.
 -spec module([erl_parse:abstract_form()], result()) -> {[erl_parse:abstract_form()], binary()}.
