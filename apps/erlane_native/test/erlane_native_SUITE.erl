@@ -10,12 +10,12 @@
 -export([same/1, handed_back/1, recursion/1, gives_way/1, charged/1, off_and_on/1, lazy/1,
          damaged/1, not_private/1, umask/1, no_clang/1, switched_off/1, refused/1, strict/1,
          export_all/1, named_twice/1, circle/1, own_on_load/1, ir_and_asm/1,
-         narrow/1, copies/1]).
+         narrow/1, copies/1, translator/1]).
 
 all() ->
     [same, handed_back, recursion, gives_way, charged, off_and_on, lazy, damaged, not_private,
      umask, no_clang, switched_off, refused, strict, export_all, named_twice, circle, own_on_load,
-     ir_and_asm, narrow, copies].
+     ir_and_asm, narrow, copies, translator].
 
 init_per_suite(Config) ->
     case erlane_native_clang:find() of
@@ -372,3 +372,16 @@ wait(Test, Deadline) ->
             erlang:yield(),
             wait(Test, Deadline)
     end.
+
+%% No module that has a part in the text was forgotten where the text is told from another one.
+translator(_) ->
+    Ours = erlane_native_translate:translator(),
+    ?assertEqual(lists:sort(Ours), called([erlane_native_ssa, erlane_native_ir, erlane_native_pays,
+                                           erlane_native_llvm], #{})).
+
+called([], Seen) -> lists:sort(maps:keys(Seen));
+called([M | Rest], Seen) when is_map_key(M, Seen) -> called(Rest, Seen);
+called([M | Rest], Seen) ->
+    {ok, {M, [{imports, Imports}]}} = beam_lib:chunks(code:which(M), [imports]),
+    called([To || {To, _, _} <- Imports, lists:prefix("erlane_native_", atom_to_list(To))] ++ Rest,
+           Seen#{M => true}).
