@@ -73,7 +73,7 @@ transform(Forms, Natives, Ssa) ->
     case {Errors, Taken} of
         {[_ | _], _} -> {error, Messages(Errors), Messages(Warnings)};
         {[], []} ->
-            {warning, erlane_native_forms:refused(Forms, Refused), Messages(Warnings)};
+            {warning, erlane_native_user:refused(Forms, Refused), Messages(Warnings)};
         {[], _} ->
             {New, _} = erlane_native_translate:module(Forms, Result),
             {warning, New, Messages(Warnings)}

@@ -120,8 +120,7 @@ hash(Forms, Natives) ->
                                        | Forms])),
     io_lib:format("~16.16.0b", [H]).
 
-%% @doc The modules that make the text: another translator makes another one, and so another
-%% companion.
+%% @doc The modules that make a companion and its text: another translator makes another one.
 -spec translator() -> [module()].
 translator() ->
     [erlane_native_ssa, erlane_native_graph, erlane_native_collect, erlane_native_ir,
@@ -131,17 +130,17 @@ translator() ->
      erlane_native_emit, erlane_native_list, erlane_native_cmp, erlane_native_bits,
      erlane_native_build, erlane_native_rows, erlane_native_call, erlane_native_out,
      erlane_native_term, erlane_native_probe, erlane_native_library, erlane_native_runtime,
-     erlane_native_meter].
+     erlane_native_meter, erlane_native_companion, erlane_native_forms].
 
 %% @doc What becomes of the module: its new forms, and the object code of its companion.
 -spec module([erl_parse:abstract_form()], result()) -> {[erl_parse:abstract_form()], binary()}.
 module(Forms, #{name := Name, taken := Taken, text := Text} = Result) ->
     Info = maps:with([refused, reasons, columns], Result),
-    Companion = erlane_native_forms:companion(
+    Companion = erlane_native_companion:code(
                   Name, Info#{module => erlane_native_forms:module(Forms), units => Taken,
                               file => file(Forms),
                               text => zlib:compress(iolist_to_binary(Text))}),
-    {erlane_native_forms:user(Forms, Taken, Name, Companion), Companion}.
+    {erlane_native_user:module(Forms, Taken, Name, Companion), Companion}.
 
 file(Forms) ->
     hd([F || {attribute, _, file, {F, _}} <- Forms] ++ ["nofile"]).

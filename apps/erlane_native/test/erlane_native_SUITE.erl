@@ -377,7 +377,7 @@ wait(Test, Deadline) ->
 translator(_) ->
     Ours = erlane_native_translate:translator(),
     ?assertEqual(lists:sort(Ours), called([erlane_native_ssa, erlane_native_ir, erlane_native_pays,
-                                           erlane_native_llvm], #{})).
+                                           erlane_native_llvm, erlane_native_companion], #{})).
 
 called([], Seen) -> lists:sort(maps:keys(Seen));
 called([M | Rest], Seen) when is_map_key(M, Seen) -> called(Rest, Seen);
