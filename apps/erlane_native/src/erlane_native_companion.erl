@@ -9,7 +9,7 @@
 
 -export([code/2, nif/5]).
 
--import(erlane_native_forms, [remote/4, parse/1]).
+-import(erlane_native_forms, [remote/4, parse/1, abstract/2]).
 
 %% @doc The companion's object code. Its functions ask for machine code and answer that BEAM has to
 %% run, until they are replaced by it.
@@ -34,7 +34,7 @@ code(Name, #{units := Units} = Info) ->
              [{clause, L, [{var, L, 'P'}], [],
                [remote(erlang, load_nif, [{var, L, 'P'}, {integer, L, 0}], L)]}]},
             {function, L, info, 0,
-             [{clause, L, [], [], [erl_parse:abstract(Info, [{location, 1}])]}]},
+             [{clause, L, [], [], [abstract(Info, L)]}]},
             %% On a host without this application all stays on BEAM. To look for a module that is
             %% not there goes through the code server and the whole path: not at each call.
             {function, L, want, 0,

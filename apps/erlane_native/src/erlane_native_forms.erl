@@ -4,7 +4,7 @@
 -module(erlane_native_forms).
 
 -export([natives/1, strip/1, exports_all/1, plain/1, is_on_load/1, module/1, specs/1, small/1,
-         graph/1, circle/3, mentioned/1, remote/4, parse/1]).
+         graph/1, circle/3, mentioned/1, remote/4, parse/1, abstract/2]).
 
 -type fa() :: {atom(), arity()}.
 -type graph() :: #{fa() => [fa()]}.
@@ -149,3 +149,14 @@ parse(Text) ->
     {ok, Tokens, _} = erl_scan:string(lists:flatten(Text)),
     {ok, [Expr]} = erl_parse:parse_exprs(Tokens),
     Expr.
+
+%% @doc The expression whose value is a term. A binary is one string in it and not a field for each
+%% byte, which would keep the compiler busy.
+-spec abstract(term(), erl_anno:anno()) -> erl_parse:abstract_expr().
+abstract(B, L) when is_binary(B) ->
+    {bin, L, [{bin_element, L, {string, L, binary_to_list(B)}, default, default}]};
+abstract(T, L) when is_tuple(T) ->
+    {tuple, L, [abstract(E, L) || E <- tuple_to_list(T)]};
+abstract(M, L) when is_map(M) ->
+    {map, L, [{map_field_assoc, L, abstract(K, L), abstract(V, L)} || {K, V} <- maps:to_list(M)]};
+abstract(T, L) -> erl_parse:abstract(T, [{location, erl_anno:location(L)}]).

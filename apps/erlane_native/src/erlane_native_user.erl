@@ -8,7 +8,7 @@
 
 -export([module/4, refused/2]).
 
--import(erlane_native_forms, [is_on_load/1, graph/1, circle/3, remote/4, parse/1]).
+-import(erlane_native_forms, [is_on_load/1, graph/1, circle/3, remote/4, parse/1, abstract/2]).
 -import(erlane_native_frames, [beam/1, resume/1, guarded/2]).
 -import(erlane_native_companion, [nif/5]).
 
@@ -169,7 +169,7 @@ guards(Vars, Kinds, L) ->
 %% What the module says of itself: its companion and the code of that, or why there is none.
 known(Companion, What, L) ->
     {function, L, ?COMPANION, 0,
-     [{clause, L, [], [], [erl_parse:abstract({Companion, What}, [{location, 0}])]}]}.
+     [{clause, L, [], [], [abstract({Companion, What}, L)]}]}.
 
 %% The code server may not be up yet when a release boots; the call below it always is. What asks
 %% for machine code is looked for here, once, as a companion's calls do not.
