@@ -135,9 +135,8 @@ until(Page, Expression, Ms) ->
 %% page that loads, the browser may refuse to evaluate, and may never say that it is closed.
 replaced(Page, Fun) ->
     true = eval(Page, "window.erlaneBefore = true"),
-    Result = Fun(),
-    until(Page, "!window.erlaneBefore && document.readyState === 'complete'"),
-    Result.
+    _ = Fun(),
+    until(Page, "!window.erlaneBefore && document.readyState === 'complete'").
 
 %% What the browser has complained about on a page: exceptions, errors and warnings.
 faults(Page) ->

@@ -41,12 +41,7 @@ is_option(O) -> lists:member(O, [strict, verify, always, yield, keep]).
 
 %% @doc Forms without what would call a transform again, or run at load.
 -spec strip([erl_parse:abstract_form()]) -> [erl_parse:abstract_form()].
-strip(Forms) ->
-    [case F of
-         {attribute, A, compile, Options} ->
-             {attribute, A, compile, [O || O <- list(Options), not is_transform(O)]};
-         _ -> F
-     end || F <- Forms, not is_on_load(F)].
+strip(Forms) -> without(Forms, []).
 
 %% @doc Does the module export all its functions by an option in its text?
 -spec exports_all([erl_parse:abstract_form()]) -> boolean().
@@ -58,11 +53,13 @@ exports_all(Forms) ->
 %% @doc The forms of a module that was transformed already, to be compiled again: without what would
 %% do that once more, or run at load.
 -spec plain([erl_parse:abstract_form()]) -> [erl_parse:abstract_form()].
-plain(Forms) ->
+plain(Forms) -> without(Forms, [export_all]).
+
+without(Forms, Kept) ->
     [case F of
          {attribute, A, compile, Options} ->
              {attribute, A, compile, [O || O <- list(Options),
-                                           O =:= export_all orelse not is_transform(O)]};
+                                           lists:member(O, Kept) orelse not is_transform(O)]};
          _ -> F
      end || F <- Forms, not is_on_load(F)].
 
@@ -125,10 +122,8 @@ calls(_) -> [].
 -spec circle(fa(), fa(), graph()) -> boolean().
 circle(A, B, Graph) -> reaches(A, B, Graph) andalso reaches(B, A, Graph).
 
-%% By one call at least.
 reaches(From, To, Graph) ->
-    Next = fun(FA) -> maps:get(FA, Graph, []) end,
-    lists:member(To, erlane_native_graph:reached(Next(From), Next)).
+    erlane_native_graph:reaches(From, To, fun(FA) -> maps:get(FA, Graph, []) end).
 
 %% @doc The functions of the module that clauses call, or make funs of.
 -spec mentioned(term()) -> [fa()].

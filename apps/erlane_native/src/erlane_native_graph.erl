@@ -2,7 +2,8 @@
 %% @doc What a function that was read has in it, and where its blocks and calls lead. Pure.
 -module(erlane_native_graph).
 
--export([instructions/1, has/2, next/1, single/1, jumps/1, calls/1, synthetic/1, reached/2]).
+-export([instructions/1, has/2, next/1, single/1, jumps/1, calls/1, synthetic/1,
+         reaches/3, reached/2]).
 
 -type fa() :: erlane_native_ssa:fa().
 -type body() :: erlane_native_ssa:body().
@@ -42,6 +43,10 @@ calls(F) -> [To || {_, {call, To}, _, _} <- instructions(F)].
 %% @doc Has the compiler made this function, of a comprehension or a fun?
 -spec synthetic(fa()) -> boolean().
 synthetic({F, _}) -> hd(atom_to_list(F)) =:= $-.
+
+%% @doc Is there a way from one to the other, of one step at least?
+-spec reaches(Node, Node, fun((Node) -> [Node])) -> boolean().
+reaches(From, To, Next) -> lists:member(To, reached(Next(From), Next)).
 
 %% @doc These and all that can be reached from them, in order.
 -spec reached([Node], fun((Node) -> [Node])) -> [Node].

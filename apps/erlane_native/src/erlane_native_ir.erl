@@ -42,14 +42,15 @@ unit(Entry, All, Specs) ->
                     Seed = [seed(K, Range) || K <- maps:get(Entry, Kinds)],
                     erlane_native_flow:fix(Functions, Low, Unknown#{Entry => Seed}, Kinds)
                 end),
+    Heads = heads(Entry, Functions),
     _ = [throw({refused, maps:get(line, maps:get(FA, Functions)), "a comprehension or fun"})
-         || FA <- heads(Entry, Functions), synthetic(FA)],
+         || FA <- Heads, synthetic(FA)],
     _ = [erlane_native_linear:check(F, maps:get(types, maps:get(FA, Bodies)), maps:get(FA, Params))
          || {FA, F} <- maps:to_list(Functions)],
     Called = lists:usort(lists:append([calls(F) || F <- maps:values(Functions)])),
     Jumped = lists:append([jumps(F) || F <- maps:values(Functions)]),
     Once = not lists:member(Entry, Called ++ Jumped),
-    #{entry => Entry, heads => heads(Entry, Functions),
+    #{entry => Entry, heads => Heads,
       calls => [{FA, heads(FA, Functions)} || FA <- Called],
       functions => maps:map(fun(FA, F) ->
                                 Body = maps:get(FA, Bodies),

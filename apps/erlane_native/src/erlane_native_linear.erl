@@ -34,20 +34,17 @@ check(#{order := Order, blocks := Blocks, line := Line}, Types, Params) ->
          || {Ins, _} <- maps:values(Blocks), {Dst, Op, As, L} <- Ins,
             Op =:= put_tuple orelse Op =:= put_list orelse Op =:= push,
             lists:any(fun(V) -> maps:get(V, Types, none) =:= buf end, vars(As)),
-            Op =:= push orelse not given([Dst], Every, Last, [])],
+            Op =:= push orelse not given(Dst, Every, Last)],
     ok.
 
 %% Whether nothing becomes of a value but a result, which is made once: a copy at each turn would
 %% take the square of its length.
-given([], _, _, _) -> true;
-given([V | Rest], Every, Last, Seen) ->
-    case lists:member(V, Seen) of
-        true -> given(Rest, Every, Last, Seen);
-        false ->
-            not lists:member(V, Last) andalso
-                given([Dst || {Vs, Dst} <- Every, lists:member(V, Vs)] ++ Rest, Every, Last,
-                      [V | Seen])
-    end.
+given(V, Every, Last) ->
+    Becomes = erlane_native_graph:reached([V], fun(From) ->
+                                                   [Dst || {Vs, Dst} <- Every,
+                                                           lists:member(From, Vs)]
+                                               end),
+    not lists:any(fun(To) -> lists:member(To, Last) end, Becomes).
 
 vars(As) -> lists:append([case A of {v, V} -> [V]; {{v, V}, _} -> [V]; _ -> [] end || A <- As]).
 

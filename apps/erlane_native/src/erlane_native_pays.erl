@@ -9,7 +9,7 @@
 
 -export([verdict/1, named/1]).
 
--import(erlane_native_graph, [instructions/1, has/2, next/1, jumps/1, calls/1, reached/2]).
+-import(erlane_native_graph, [instructions/1, has/2, next/1, jumps/1, calls/1]).
 
 %% What a turn has to gain, in tenths of a nanosecond.
 -define(LEAST, 10).
@@ -72,7 +72,7 @@ loops(#{functions := Fs}) ->
 both(Jumps, Fs) -> maps:map(fun(FA, Js) -> Js ++ calls(maps:get(FA, Fs)) end, Jumps).
 
 reaches(From, To, Graph) ->
-    lists:member(To, reached(maps:get(From, Graph), fun(FA) -> maps:get(FA, Graph) end)).
+    erlane_native_graph:reaches(From, To, fun(FA) -> maps:get(FA, Graph) end).
 
 %% Of the turn that gains most: from the first block to a jump that comes back.
 gain(#{order := Order, blocks := Blocks, types := Types, plans := Plans}, FA, Jumps, Worth) ->

@@ -85,7 +85,7 @@ choose(Forms, Ssa) ->
     Good = [{FA, U} || {FA, U, pays} <- Verdicts],
     Does = [FA || {FA, _} <- Good],
     Exports = lists:append([Es || {attribute, _, export, Es} <- Forms]),
-    All = lists:member(export_all, lists:flatten([O || {attribute, _, compile, O} <- Forms])),
+    All = erlane_native_forms:exports_all(Forms),
     Outside = [Called || {function, _, F, A, Cs} <- Forms, not lists:member({F, A}, Does),
                          Called <- erlane_native_forms:mentioned(Cs)],
     In = [E || {FA, _} = E <- Good, All orelse lists:member(FA, Exports)

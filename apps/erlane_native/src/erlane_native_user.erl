@@ -28,9 +28,7 @@ module(Forms, Units, Companion, Binary) ->
     Native = [FA || {FA, _, _} <- Units],
     Graph = graph(Forms),
     OnLoad = [F || {attribute, _, on_load, F} <- Forms],
-    {Head, Rest} = lists:splitwith(fun(F) -> element(1, F) =:= attribute end,
-                                   [F || F <- Forms, not is_on_load(F)]),
-    {Body, Eof} = lists:partition(fun(F) -> element(1, F) =/= eof end, Rest),
+    {Head, Body, Eof} = parts([F || F <- Forms, not is_on_load(F)]),
     Anno = erl_anno:set_generated(true, erl_anno:new(0)),
     Module = erlane_native_forms:module(Forms),
     Copied = [FA || {function, _, F, A, _} <- Body, FA <- [{F, A}], not lists:member(FA, Native),
@@ -50,16 +48,21 @@ module(Forms, Units, Companion, Binary) ->
 -spec refused([erl_parse:abstract_form()], [{fa(), integer(), string()}]) ->
           [erl_parse:abstract_form()].
 refused(Forms, Why) ->
-    {Head, Rest} = lists:splitwith(fun(F) -> element(1, F) =:= attribute end, Forms),
-    {Body, Eof} = lists:partition(fun(F) -> element(1, F) =/= eof end, Rest),
+    {Head, Body, Eof} = parts(Forms),
     Anno = erl_anno:set_generated(true, erl_anno:new(0)),
     Head ++ [{attribute, Anno, export, [{?COMPANION, 0}]} | Body] ++ [known(none, Why, Anno) | Eof].
+
+%% The attributes at its head, all else, and its end.
+parts(Forms) ->
+    {Head, Rest} = lists:splitwith(fun(F) -> element(1, F) =:= attribute end, Forms),
+    {Body, Eof} = lists:partition(fun(F) -> element(1, F) =/= eof end, Rest),
+    {Head, Body, Eof}.
 
 form({function, _, F, A, Clauses} = Form, Copied, Native, Graph, Units, Companion, Anno) ->
     FA = {F, A},
     Definition = fun() ->
                      Same = [N || N <- Native ++ Copied, N =:= FA orelse circle(FA, N, Graph)],
-                     {function, element(2, Form), beam(F), A, clauses(Clauses, Same)}
+                     {function, element(2, Form), beam(F), A, rename(Clauses, Same)}
                  end,
     case {lists:keyfind(FA, 1, Units), lists:member(FA, Copied)} of
         {{_, I, _}, _} -> [wrapper(FA, I, Companion, Anno), Definition()];
@@ -75,17 +78,17 @@ form(Form, _, _, _, _, _, _) -> [Form].
 %% it was left for a reason that would most likely hold for each of them, and to try costs more than
 %% a call does. So a function that is not native, but calls a native one that calls it, has a copy:
 %% a loop through the wrapper, whose `try' is no tail call, would grow the stack at each turn.
-clauses(Clauses, Same) -> rename(Clauses, Same).
-
 rename({call, L, {atom, L2, F}, Args}, Same) ->
-    Name = case lists:member({F, length(Args)}, Same) of
-               true -> beam(F);
-               false -> F
-           end,
-    {call, L, {atom, L2, Name}, rename(Args, Same)};
+    {call, L, {atom, L2, defined({F, length(Args)}, Same)}, rename(Args, Same)};
 rename(T, Same) when is_tuple(T) -> list_to_tuple(rename(tuple_to_list(T), Same));
 rename([H | T], Same) -> [rename(H, Same) | rename(T, Same)];
 rename(T, _) -> T.
+
+defined({F, _} = FA, Same) ->
+    case lists:member(FA, Same) of
+        true -> beam(F);
+        false -> F
+    end.
 
 wrapper({F, A} = FA, I, Companion, L) ->
     Vars = vars(A, L),
@@ -117,11 +120,7 @@ goes_on({FA, I, Heads}, Defined, Companion, L) ->
     {function, L, resume(FA), 2,
      [Again | [begin
                    Vars = vars(A, L),
-                   Name = case lists:member({F, A}, Defined) of
-                              true -> beam(F);
-                              false -> F
-                          end,
-                   Call = guarded({call, L, {atom, L, Name}, Vars}, L),
+                   Call = guarded({call, L, {atom, L, defined({F, A}, Defined)}, Vars}, L),
                    case lists:member(lists, Kinds) of
                        false -> {clause, L, [{integer, L, N}, {tuple, L, Vars}],
                                  guards(Vars, Kinds, L), [Call]};
@@ -130,7 +129,7 @@ goes_on({FA, I, Heads}, Defined, Companion, L) ->
                    end
                end || {N, {{F, A}, Kinds}} <- lists:zip(lists:seq(0, length(Heads) - 1), Heads)]
      ++ [{clause, L, [{atom, L, join}, {tuple, L, [Kept, Rest]}], [], [Join(Rest)]}
-         || lists:any(fun({_, Kinds}) -> lists:member(lists, Kinds) end, Heads)]
+         || collects(Heads)]
      ++ [{clause, L, [W, As], [], [{call, L, {atom, L, ?RARE}, [W, {integer, L, I}, As]}]}]]}.
 
 %% Puts lists in front of what follows them, the last one first.
@@ -140,9 +139,9 @@ join(Units, L) ->
       [{clause, L, [{cons, L, K, Ks}, Rest], [],
         [{call, L, {atom, L, ?JOIN}, [Ks, {op, L, '++', K, Rest}]}]},
        {clause, L, [{nil, L}, Rest], [], [Rest]}]}
-     || lists:any(fun({_, _, Heads}) ->
-                      lists:any(fun({_, Kinds}) -> lists:member(lists, Kinds) end, Heads)
-                  end, Units)].
+     || lists:any(fun({_, _, Heads}) -> collects(Heads) end, Units)].
+
+collects(Heads) -> lists:any(fun({_, Kinds}) -> lists:member(lists, Kinds) end, Heads).
 
 %% What happens once in a while is one function for all, as the compiler takes its time for each.
 rare(Units, Companion, L) ->

@@ -376,12 +376,11 @@ wait(Test, Deadline) ->
 %% No module that has a part in the text was forgotten where the text is told from another one.
 translator(_) ->
     Ours = erlane_native_translate:translator(),
-    ?assertEqual(lists:sort(Ours), called([erlane_native_ssa, erlane_native_ir, erlane_native_pays,
-                                           erlane_native_llvm, erlane_native_companion], #{})).
+    ?assertEqual(lists:sort(Ours),
+                 erlane_native_graph:reached([erlane_native_ssa, erlane_native_ir,
+                                              erlane_native_pays, erlane_native_llvm,
+                                              erlane_native_companion], fun called/1)).
 
-called([], Seen) -> lists:sort(maps:keys(Seen));
-called([M | Rest], Seen) when is_map_key(M, Seen) -> called(Rest, Seen);
-called([M | Rest], Seen) ->
+called(M) ->
     {ok, {M, [{imports, Imports}]}} = beam_lib:chunks(code:which(M), [imports]),
-    called([To || {To, _, _} <- Imports, lists:prefix("erlane_native_", atom_to_list(To))] ++ Rest,
-           Seen#{M => true}).
+    [To || {To, _, _} <- Imports, lists:prefix("erlane_native_", atom_to_list(To))].
